@@ -14,8 +14,12 @@ PIP := -m pip --disable-pip-version-check install --quiet
 DEMO := .cache/demo
 # Two processes keep two cores busy. Each takes whole files, which share fixtures and one Spark session.
 PARALLEL := -n 2 --dist loadfile
-# Further options of the core lane: CI has run the unit tests before, and gives --unit=without.
+# Further options of the core lane: CI has run the unit tests before, and gives --unit=without. Its core lane has the
+# extended tests too, because a second run would import and collect all files again.
 SELECT ?=
+LEFT_OUT ?= extended or slow
+# Files with tests that run through Spark Connect too.
+ON_CONNECT = tests/contract $(shell grep -rlE "mark\.connect" tests --include="test_*.py")
 # Markers with a lane of their own: these tests start servers or need other environments.
 OWN_LANE := cluster or faults or horovod or mlmd or airflow or gpu
 WEIGHTS = $$($(VENV)/bin/python examples/weights.py)
@@ -29,7 +33,7 @@ JAR := udfs/driver/cerebro-spark_2.13-$(shell sed -n 's/^__version__ = "\(.*\)"$
 # docs/benchmarks.md says what was run.
 SOAK ?= --minutes 120
 
-.PHONY: help demo demo-serve pictures operators notebooks docs jvm dist release test test-unit test-extended test-all cluster-test faults-test horovod-test mlmd-test airflow-test gpu-test lint style format test-compat bench soak java clean
+.PHONY: help demo demo-serve pictures operators notebooks docs jvm dist release test test-unit test-extended test-connect test-all cluster-test faults-test horovod-test mlmd-test airflow-test gpu-test lint style format test-compat bench soak java clean
 
 help:
 	@echo "make demo         the main job: real photographs + structured columns, layer by layer (needs Java 17)"
@@ -43,7 +47,8 @@ help:
 	@echo "make release      checks that this commit can be released, builds it, and tags it with its version"
 	@echo "make test-unit    tests that need neither Spark nor a framework, with the coverage of the planners"
 	@echo "make test         the core suite: a quarter of an hour on two cores"
-	@echo "make test-extended  Keras's networks, notebooks, the command lines, more stages through Connect"
+	@echo "make test-extended  Keras's networks, notebooks, the command lines"
+	@echo "make test-connect tests of each system through Spark Connect"
 	@echo "make cluster-test spark-submit and Connect on a Spark standalone cluster, on this machine"
 	@echo "make faults-test  an executor, a Python worker and a driver killed in the middle of a search"
 	@echo "make test-all     all of these, and what is too slow for them: before a release"
@@ -148,10 +153,14 @@ test-unit: $(VENV)/test.stamp
 	  --cov=optimizer --cov-report=term:skip-covered --cov-fail-under=97
 
 test: java $(VENV)/test.stamp jvm
-	$(VENV)/bin/python -m pytest $(PARALLEL) $(SELECT) -m "not ($(OWN_LANE) or extended or slow)" --durations=30
+	$(VENV)/bin/python -m pytest $(PARALLEL) $(SELECT) -m "not ($(OWN_LANE) or $(LEFT_OUT))" --durations=30
 
 test-extended: java $(VENV)/test.stamp jvm
 	$(VENV)/bin/python -m pytest $(PARALLEL) -m "extended and not ($(OWN_LANE) or slow)" --durations=30
+
+# One process is either classic or Connect.
+test-connect: java $(VENV)/test.stamp jvm
+	SPARK_REMOTE="local[2]" $(VENV)/bin/python -m pytest $(PARALLEL) -m connect $(ON_CONNECT) --durations=10
 
 cluster-test: java $(VENV)/test.stamp jvm
 	$(VENV)/bin/python -m pytest -m "cluster and not slow" tests/cluster --durations=30
@@ -163,9 +172,11 @@ faults-test: java $(VENV)/test.stamp jvm
 test-all: java $(VENV)/test.stamp jvm $(COMPAT)/test.stamp
 	status=0; \
 	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not ($(OWN_LANE))" --hypothesis-profile=random --durations=40 || status=1; \
+	SPARK_REMOTE="local[2]" $(VENV)/bin/python -m pytest $(PARALLEL) -m "connect or connect_slow" $(ON_CONNECT) || status=1; \
 	$(VENV)/bin/python -m pytest -m cluster tests/cluster --durations=30 || status=1; \
 	$(VENV)/bin/python -m pytest -m faults tests/faults --durations=30 || status=1; \
 	$(COMPAT)/bin/python -m pytest $(PARALLEL) -m contract || status=1; \
+	SPARK_REMOTE="local[2]" $(COMPAT)/bin/python -m pytest -m "connect and contract" tests/contract || status=1; \
 	exit $$status
 
 horovod-test: java $(HOROVOD)/test.stamp
@@ -182,6 +193,7 @@ airflow-test: java $(VENV)/test.stamp $(AIRFLOW)/test.stamp
 
 test-compat: java $(COMPAT)/test.stamp jvm
 	$(COMPAT)/bin/python -m pytest $(PARALLEL) -m "contract and not (extended or slow)"
+	SPARK_REMOTE="local[2]" $(COMPAT)/bin/python -m pytest -m "connect and contract" -k CNNFeaturizer tests/contract
 
 style:
 	$(PYTHON) .ci/style.py

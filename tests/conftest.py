@@ -33,6 +33,9 @@ hypothesis.settings.load_profile("repeatable")
 
 # Two processes of tests have two cores between them: a thread that waits for another's is not to spin.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Small networks and small tables are computed faster on one thread.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Every JVM of a test is young: its best compiler and a collector of many threads take longer than they save.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

@@ -6,12 +6,18 @@ import json
 import math
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 pytest.importorskip("torch")
 
-pytestmark = pytest.mark.extended
+from benchmarks.transfer import figures
+from benchmarks.transfer.__main__ import main
+from optimizer.errors import UnknownLayerError
 
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
@@ -39,8 +45,10 @@ def test_the_last_line_is_the_ratios() -> None:
         assert said in done.stdout
 
 
-def test_an_unknown_layer_is_said_before_anything_starts() -> None:
-    done = run("--layers", "block99")
-    assert done.returncode != 0
-    assert "block99" in done.stderr
-    assert "images/s" not in done.stdout
+@pytest.mark.parametrize("program", [main, figures.main], ids=["transfer", "figures"])
+def test_an_unknown_layer_is_said_before_anything_starts(
+    program: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UnknownLayerError, match="no layer 'block99'"):
+        program(("--layers", "block99"))
+    assert "images/s" not in capsys.readouterr().out

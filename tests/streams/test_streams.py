@@ -85,6 +85,7 @@ def test_a_stage_transforms_what_arrives(spark: SparkSession, name: str, tmp_pat
 
 
 @pytest.mark.parametrize("how", ["plain", "foreachBatch"])
+@pytest.mark.connect
 def test_files_arrive_and_a_restart_goes_on_from_the_checkpoint(spark: SparkSession, how: str, tmp_path: Path) -> None:
     stage = CNNFeaturizer(model="squeezenet1_1", imageSize=64, outputCols=["features"], seed=5, pooling="mean")
     incoming = tmp_path / "incoming"
@@ -146,6 +147,7 @@ def test_a_bad_file_stops_the_query_where_the_stage_says_so(spark: SparkSession,
         (lambda df: df.withColumn("image_error", F.lit("")), "column 'image_error' exists already"),
     ],
 )
+@pytest.mark.connect
 def test_a_wrong_column_is_refused_before_the_query_starts(
     spark: SparkSession, change: Callable[[Any], Any], message: str
 ) -> None:
@@ -154,6 +156,7 @@ def test_a_wrong_column_is_refused_before_the_query_starts(
         CNNFeaturizer(model="squeezenet1_1", imageSize=64).transform(change(stream))
 
 
+@pytest.mark.connect
 def test_a_wrong_column_of_a_tuned_model_is_refused_too(spark: SparkSession) -> None:
     stream = spark.readStream.format("rate").load().selectExpr("value AS id", "'a' AS numbers")
     with pytest.raises(ColumnError, match=r"feature 'numbers' must be .*got string"):

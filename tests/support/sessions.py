@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import warnings
@@ -16,7 +15,7 @@ from pyspark.sql import SparkSession
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CONNECT", "PREPARATION", "new_session", "pytest_on_connect"]
+__all__ = ["CONNECT", "PREPARATION", "new_session"]
 
 CONNECT = "SPARK_REMOTE" in os.environ
 """Whether this process talks to Spark through Connect; one process cannot do both."""
@@ -48,22 +47,9 @@ def new_session(scratch: Path | None = None) -> SparkSession:
     with warnings.catch_warnings():
         # A Connect server takes these as it starts, and its client then says that they cannot be changed.
         warnings.filterwarnings("ignore", "Failed to set")
-        return _configured(builder.appName("tests"), _settings(scratch)).getOrCreate()
-
-
-def pytest_on_connect(suite: Path, chosen: str, configuration: Path | None) -> str:
-    """Run some tests of a file through Connect, in a process of its own, and return its output."""
-    options = ["-p", "no:cacheprovider", "-q", "-c", str(configuration), "-k", chosen]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, str(suite)],
-        env=os.environ | {"SPARK_REMOTE": "local[2]"},
-        capture_output=True,
-        text=True,
-        timeout=540,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
-    return done.stdout
+        session = _configured(builder.appName("tests"), _settings(scratch)).getOrCreate()
+    os.environ.pop("SPARK_TESTING", None)  # with it, a process that measures a network cannot import a worker's modules
+    return session
 
 
 def _settings(scratch: Path) -> Mapping[str, str]:

@@ -78,6 +78,7 @@ def cycles(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Cyc
     return Cycles(store, made.fit(frame(spark, *FIRST)), made.fit(frame(spark, *SECOND)), made)
 
 
+@pytest.mark.connect
 def test_two_cycles_equal_a_plain_loop(cycles: Cycles) -> None:
     for cycle, rows in ((cycles.first, 90), (cycles.second, 140)):
         assert len(cycle.trials) == 4
@@ -109,6 +110,7 @@ def test_a_cycle_is_resumed_with_the_replicas_that_it_began_with(spark: SparkSes
         campaign(spark, tmp_path, replicas=2).resume()
 
 
+@pytest.mark.connect
 def test_a_record_passes_the_trunk_once(cycles: Cycles) -> None:
     """Of the second batch fifty are new, one changed, one has another label, one is the same."""
     assert cycles.first.plan is not None
@@ -177,7 +179,7 @@ def test_the_best_model_predicts_saves_and_loads(cycles: Cycles, spark: SparkSes
         assert [found[number] for number, _, _ in new] == expected
 
 
-@pytest.mark.parametrize("how", ["least_confidence", "margin", "entropy"])
+@pytest.mark.parametrize("how", ["least_confidence", pytest.param("margin", marks=pytest.mark.connect), "entropy"])
 def test_a_pool_is_ranked_by_what_the_best_model_is_unsure_of(cycles: Cycles, spark: SparkSession, how: str) -> None:
     pool = frame(spark, *records(600, 612)).drop("y")
     chances = {
@@ -194,6 +196,7 @@ def test_a_pool_is_ranked_by_what_the_best_model_is_unsure_of(cycles: Cycles, sp
     np.testing.assert_allclose([row["score"] for row in ranked], sorted(expected.values(), reverse=True), rtol=1e-5)
 
 
+@pytest.mark.connect
 def test_a_pool_by_lot_is_the_same_lot_again(cycles: Cycles, spark: SparkSession) -> None:
     pool = frame(spark, *records(600, 640)).drop("y")
     drawn = [row["id"] for row in cycles.campaign.score(pool, "random").collect()]
@@ -207,6 +210,7 @@ def test_a_pool_by_lot_is_the_same_lot_again(cycles: Cycles, spark: SparkSession
         campaign(spark, cycles.store, name="new").score(pool)
 
 
+@pytest.mark.connect
 def test_another_object_goes_on_with_the_campaign(cycles: Cycles, spark: SparkSession) -> None:
     """A cycle that is over is read again: nothing is computed or trained."""
     again = campaign(spark, cycles.store)
@@ -310,7 +314,10 @@ def test_bad_settings_are_refused_when_they_are_given(
     ("rows", "schema", "error", "message"),
     [
         ([], None, EmptyInputError, "no complete row|no row"),
-        ([*records(200, 204), *records(203, 205)], None, ColumnError, "ids come twice.*203"),
+        pytest.param(
+            *([*records(200, 204), *records(203, 205)], None, ColumnError, "ids come twice.*203"),
+            marks=pytest.mark.connect,
+        ),
         ([(200, [1.0] * (WIDE + 1), 0)], None, ColumnError, "'x' has tensors of .*first batch"),
         ([(200, [1.0] * WIDE)], "id long, x array<double>", ColumnError, "y"),
         ([(200, "no", 1)], "id long, x string, y int", Exception, "x"),

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from pyspark import cloudpickle
-from sessions import CONNECT, pytest_on_connect
 from trunks import WIDTHS, OpenedTrunk, open_trunk, passed
 
 from cerebro_spark.adaptation import Materialised, materialise, measure_workers
@@ -92,6 +91,7 @@ def check(features: FeatureStore, data: GrowingData, place: int) -> None:
     assert reader.remade == 0
 
 
+@pytest.mark.connect
 def test_only_new_rows_pass_the_trunk_and_each_once(
     spark: SparkSession, backend: SparkBackend, data: GrowingData, features: FeatureStore, log: Path
 ) -> None:
@@ -262,9 +262,3 @@ def test_what_is_measured_is_what_the_planner_takes(
     assert features.store.list("features") == []
     with pytest.raises(InvalidArgumentError, match="stops must have at least one expression"):
         measure_workers(backend, data, features, {}, open_trunk, [], batch_size=SIZE)
-
-
-@pytest.mark.extended
-@pytest.mark.skipif(CONNECT, reason="it is the one that starts Connect")
-def test_the_same_on_spark_connect(pytestconfig: pytest.Config) -> None:
-    assert "1 passed" in pytest_on_connect(Path(__file__), "only_new_rows", pytestconfig.inipath)

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from photographs import encode, photograph
 from pyspark.sql import functions as F
-from sessions import CONNECT, pytest_on_connect
 
 from cerebro_spark.data import prepare, prepare_increment
 from cerebro_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
@@ -74,6 +72,7 @@ def truth(rows: Iterable[dict[str, Any]]) -> dict[str, tuple[float, tuple[int, .
     return {one["id"]: (np.float32(one["x"]), tuple(one["tags"]), one["odd"], one["w"]) for one in rows if one["w"]}
 
 
+@pytest.mark.connect_slow
 def test_batch_by_batch(spark: SparkSession, store: Store) -> None:
     data = add(frame(spark, FIRST), store)
     assert content(data) == truth(FIRST)
@@ -254,9 +253,3 @@ def test_growing_data_are_not_prepared_over(spark: SparkSession, first: GrowingD
     with pytest.raises(InvalidArgumentError, match="prepared from other rows"):
         prepare(rows, first.store, name="growing", feature_columns=["x"], label_columns=["odd"], num_shards=2)
     assert GrowingData.load(first.store, "growing") == first
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CONNECT, reason="it is the one that starts Connect")
-def test_the_same_on_spark_connect(pytestconfig: pytest.Config) -> None:
-    assert "1 passed" in pytest_on_connect(Path(__file__), "batch_by_batch", pytestconfig.inipath)

@@ -15,7 +15,7 @@ from pyspark.ml.feature import VectorAssembler
 from pyspark.ml.linalg import Vectors, VectorUDT
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, LongType, StructField, StructType
-from sessions import CONNECT, pytest_on_connect
+from sessions import CONNECT
 
 from cerebro_spark.data import prepare
 from cerebro_spark.errors import (
@@ -117,6 +117,7 @@ def test_every_row_is_in_one_shard(spark: SparkSession, people: dict[str, np.nda
     assert str(prepared.rows("train")) in prepared.explain().replace(",", "")
 
 
+@pytest.mark.connect_slow
 def test_the_same_shards_whatever_the_partitioning(adult: DataFrame, tmp_path: Path) -> None:
     sources = {
         "as it is": adult,
@@ -254,6 +255,7 @@ def mixed(spark: SparkSession) -> DataFrame:
 
 
 @pytest.mark.contract
+@pytest.mark.connect_slow
 def test_types_and_shapes_come_through(mixed: DataFrame, store: Store) -> None:
     prepared = prepare(
         mixed,
@@ -400,6 +402,7 @@ def photos(spark: SparkSession) -> DataFrame:
 photo_columns = partial(prepare, feature_columns=["photo"], label_columns=["id"], num_shards=2)
 
 
+@pytest.mark.connect_slow
 def test_images_are_pixels(photos: DataFrame, store: Store) -> None:
     prepared = photo_columns(photos, store, image_size=SIDE, errors="drop")
     assert (prepared.inputs[0].dtype, prepared.inputs[0].shape) == ("uint8", (3, SIDE, SIDE))
@@ -532,6 +535,7 @@ def test_a_store_that_cannot_be_written_starts_no_job(spark: SparkSession, tmp_p
         prepare(few(spark, [(1.0, 1)]), store, feature_columns=["x"], label_columns=["y"], num_shards=1)
 
 
+@pytest.mark.connect_slow
 def test_a_store_that_a_worker_cannot_write(adult: DataFrame, store: Store) -> None:
     store.write(b"", FOLDER, "people", "train")
     with pytest.raises(StoreError, match=r"shard-0000\d.parquet: a file lies where a folder has to be"):
@@ -555,6 +559,7 @@ def test_nulls_and_what_is_not_finite(spark: SparkSession, store: Store) -> None
         simple(few(spark, BAD), store, errors="drop")
 
 
+@pytest.mark.connect_slow
 def test_bad_numbers_within_tensors(mixed: DataFrame, store: Store) -> None:
     hurt = mixed.select(
         "id",
@@ -645,11 +650,3 @@ def test_a_data_frame_that_changes(spark: SparkSession, store: Store, tmp_path: 
     with pytest.raises(ChangingInputError, match=r"got 50 when counting and 49 when writing: cache or checkpoint"):
         simple(df, store, progress=progress)
     assert store.list(FOLDER) == []
-
-
-@pytest.mark.slow
-@pytest.mark.connect
-@pytest.mark.skipif(CONNECT, reason="this is the Connect run already")
-def test_the_same_on_spark_connect(pytestconfig: pytest.Config) -> None:
-    chosen = "whatever or types_and_shapes or images_are_pixels or worker_cannot_write or within_tensors"
-    assert "5 passed" in pytest_on_connect(Path(__file__), chosen, pytestconfig.inipath)

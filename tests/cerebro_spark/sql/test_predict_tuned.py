@@ -57,6 +57,7 @@ NUMBERS = joined(
 )
 
 
+@pytest.mark.connect
 def test_a_query_gives_the_rows_of_the_model(spark: SparkSession) -> None:
     rows = [
         (1, "1.50", True, Vectors.dense([0.5, -1.0])),

@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from searches import adult, common, plain_loop, search, states
-from sessions import pytest_on_connect
 
 from cerebro_spark import ASHA, Experiment, GridSearch, Selection, Store
 from cerebro_spark.errors import InvalidArgumentError, RunError
@@ -63,6 +61,7 @@ def exact(found: Selection) -> None:
                 np.testing.assert_array_equal(held[trial.trial_id][name], value, err_msg=f"{trial.trial_id} {name}")
 
 
+@pytest.mark.connect
 def test_configurations_come_go_and_pause(spark: SparkSession, prepared: PreparedData) -> None:
     experiment = grid(spark, prepared.store).start(prepared, run_id="comes-and-goes")
     assert not experiment.done
@@ -106,6 +105,7 @@ def test_configurations_come_go_and_pause(spark: SparkSession, prepared: Prepare
         experiment.stop("c000")
 
 
+@pytest.mark.connect
 def test_what_the_user_asked_for_is_resumed(spark: SparkSession, prepared: PreparedData) -> None:
     task = grid(spark, prepared.store, num_epochs=3)
     experiment = task.start(prepared, run_id="asked-for")
@@ -202,9 +202,3 @@ def test_an_error_before_the_first_unit_is_told_by_whoever_waits(spark: SparkSes
     assert experiment.done
     with pytest.raises(Exception, match="no such network"):
         experiment.stop("c000")
-
-
-@pytest.mark.connect
-@pytest.mark.extended
-def test_experiments_run_on_spark_connect(pytestconfig: pytest.Config) -> None:
-    assert "2 passed" in pytest_on_connect(Path(__file__), "come_go_and_pause or is_resumed", pytestconfig.inipath)

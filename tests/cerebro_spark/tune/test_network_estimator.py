@@ -21,7 +21,6 @@ from pyspark.ml.feature import StringIndexer
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder, TrainValidationSplit
 from pyspark.sql import functions as F
 from searches import FEATURES, adult, estimator, search, trainer
-from sessions import CONNECT
 
 from cerebro_spark import GridSearch, ModelTrainer, SparkBackend, TunedModel
 from cerebro_spark.errors import InvalidArgumentError, LabelError, NoModelError, TooFewSlotsError
@@ -142,6 +141,7 @@ def test_an_unfitted_one_is_not_saved(spark: SparkSession, tmp_path: Path) -> No
 # ---- fit
 
 
+@pytest.mark.connect_slow
 def test_models_equal_a_grid_search_of_the_same_list(spark: SparkSession, tmp_path: Path, table: DataFrame) -> None:
     made = estimator(spark, tmp_path / "ours")
     models = made.fit(table, [{made.lr: 0.1}, {made.hidden: 6}])
@@ -231,6 +231,7 @@ def test_the_caller_of_a_validator_trains_and_so_hears_an_interrupt(
 
 
 @pytest.mark.slow
+@pytest.mark.connect_slow
 def test_a_fold_is_one_run(spark: SparkSession, tmp_path: Path, table: DataFrame) -> None:
     made = estimator(spark, tmp_path)
     grid = ParamGridBuilder().addGrid(made.lr, [0.1, 0.01, 0.001]).build()
@@ -379,15 +380,3 @@ def test_classes_are_those_of_all_rows_where_the_column_has_them(
     made = estimator(spark, tmp_path, label_columns=["indexed"], trainer_fn=three)
     with pytest.raises(LabelError, match=r"3 classes.*of class \d \('rare'\).*foldCol"):
         made.fit(indexed.where("fold = 0"))
-
-
-@pytest.mark.connect
-@pytest.mark.skipif(CONNECT, reason="this is the Connect run already")
-@pytest.mark.slow
-def test_the_same_on_spark_connect(pytestconfig: pytest.Config) -> None:
-    from pathlib import Path
-
-    from sessions import pytest_on_connect
-
-    chosen = "a_fold_is_one_run or equal_a_grid_search"
-    assert "2 passed" in pytest_on_connect(Path(__file__), chosen, pytestconfig.inipath)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,6 @@ torch = pytest.importorskip("torch")
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from searches import FEATURES, adult, estimator, network, plain_loop, search, states
-from sessions import CONNECT, pytest_on_connect
 
 from cerebro_spark import Store, TrainingFunctions
 from cerebro_spark.data import prepare
@@ -23,6 +21,8 @@ from cerebro_spark.errors import ColumnError, EmptyInputError, InvalidArgumentEr
 from udfs.shards import load_shard
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
     from cerebro_spark import Selection
@@ -70,6 +70,7 @@ def assert_equal(one: Selection, other: Selection) -> None:
     assert one.trials[0].history == other.trials[0].history
 
 
+@pytest.mark.connect
 def test_the_model_is_that_of_a_plain_loop_with_weighted_means(weighted: Selection) -> None:
     (trial,) = weighted.trials
     plain = plain_loop(weighted.prepared, trial.params, trial.trial_id, trial.visits, seed=5)
@@ -113,6 +114,7 @@ def test_the_same_shards_whatever_the_partitioning(table: DataFrame, tmp_path: P
     assert digests[0] == digests[1]
 
 
+@pytest.mark.connect
 def test_a_row_without_weight_is_as_if_it_were_not_there(
     spark: SparkSession, store: Store, table: DataFrame, weighted: Selection, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -174,6 +176,7 @@ def test_functions_that_ignore_weights_are_refused(spark: SparkSession, tmp_path
 # ---- Spark ML's Param
 
 
+@pytest.mark.connect
 def test_weights_are_a_param(spark: SparkSession, tmp_path: Path, table: DataFrame) -> None:
     made = estimator(spark, tmp_path)
     plain, emptied, heavy = (
@@ -193,11 +196,3 @@ def test_a_class_that_has_rows_without_weight_only(spark: SparkSession, tmp_path
     light = table.withColumn("w", F.when(F.col("label") == 1, 0.0).otherwise(1.0))
     with pytest.raises(LabelError, match="no row to train on of class 1"):
         made.fit(light)
-
-
-@pytest.mark.connect
-@pytest.mark.skipif(CONNECT, reason="this is the Connect run already")
-@pytest.mark.extended
-def test_the_same_on_spark_connect(pytestconfig: pytest.Config) -> None:
-    chosen = "plain_loop or as_if_it_were_not_there or are_a_param"
-    assert "3 passed" in pytest_on_connect(Path(__file__), chosen, pytestconfig.inipath)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from places import IMPORTS
 from pyspark.sql import functions as F
+from sessions import CONNECT
 
 torch = pytest.importorskip("torch")
 
@@ -517,25 +517,8 @@ def test_more_shards_than_workers_and_copies(spark: SparkSession, store: Store, 
 
 
 @pytest.mark.connect
-@pytest.mark.extended
-def test_it_runs_on_spark_connect(tmp_path: Path) -> None:
-    code = f"""
-        import sys
-        sys.path[:0] = {IMPORTS!r}
-        from sessions import new_session
-        from searches import adult, search
-        spark = new_session()
-        found = search(spark, {str(tmp_path / "store")!r}).fit(adult(spark, 400))
-        assert [trial.status for trial in found.trials] == ["finished"] * 4
-        assert found.best_model.transform(adult(spark, 400)).where("prediction is not null").count() == 400
-        print("CONNECTED")
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        cwd=tmp_path,
-        env=os.environ | {"SPARK_REMOTE": "local[2]"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "CONNECTED" in done.stdout, done.stderr
+@pytest.mark.skipif(not CONNECT, reason="classic Spark has the other tests")
+def test_it_runs_on_spark_connect(spark: SparkSession, tmp_path: Path, table: DataFrame) -> None:
+    found = search(spark, str(tmp_path / "store")).fit(table)
+    assert [trial.status for trial in found.trials] == ["finished"] * 4
+    assert found.best_model.transform(table).where("prediction is not null").count() == ROWS

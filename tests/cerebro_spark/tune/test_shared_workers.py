@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from pyspark import cloudpickle
 torch = pytest.importorskip("torch")
 
 from searches import BATCH, FEATURES, adult, common, plain_loop, search, states, trainer
-from sessions import CONNECT, pytest_on_connect
+from sessions import CONNECT
 
 from cerebro_spark import Experiment, GridSearch, ModelTrainer, RandomSearch, Selection, SparkBackend, Store
 from cerebro_spark.callbacks import Callback, UnitFinished
@@ -27,6 +26,7 @@ from cerebro_spark.hopper import uses_slots
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -121,6 +121,7 @@ def running_tasks(spark: SparkSession) -> int:
     return sum(stage.numActiveTasks for stage in stages if stage is not None)
 
 
+@pytest.mark.connect
 def test_searches_over_other_data_train_beside_each_other(spark: SparkSession, store: Store, table: DataFrame) -> None:
     """They are begun one after the other, each with a DataFrame: neither takes the slots before both are prepared."""
     seen: list[str] = []
@@ -157,6 +158,7 @@ def test_searches_over_other_data_train_beside_each_other(spark: SparkSession, s
     assert CONNECT or running_tasks(spark) == 0
 
 
+@pytest.mark.connect
 def test_one_joins_one_ends_and_the_others_go_on(spark: SparkSession, prepared: PreparedData) -> None:
     first = grid(spark, prepared.store, "first").start(prepared)
     second = grid(spark, prepared.store, "second", rounds="together").start(prepared)
@@ -188,6 +190,7 @@ def test_one_joins_one_ends_and_the_others_go_on(spark: SparkSession, prepared: 
         assert spark.range(3).count() == 3
 
 
+@pytest.mark.connect
 def test_an_interrupted_search_leaves_the_other_its_workers(spark: SparkSession, prepared: PreparedData) -> None:
     experiment = grid(spark, prepared.store, "lasting").start(prepared)
     until(lambda: epochs(experiment) >= 2)
@@ -263,11 +266,3 @@ def test_a_unit_that_hangs_costs_the_other_search_a_process_at_most(
     lasting.end()
     exact(lasting.wait())
     assert {trial.status for trial in lasting.trials} <= {"finished", "stopped"}
-
-
-@pytest.mark.extended
-@pytest.mark.connect
-@pytest.mark.skipif(CONNECT, reason="runs the others through Connect")
-def test_on_connect(pytestconfig: pytest.Config) -> None:
-    chosen = "other_data or one_joins or interrupted_search"
-    assert "3 passed" in pytest_on_connect(Path(__file__), chosen, pytestconfig.inipath)

@@ -14,7 +14,6 @@ from pyspark.ml import feature as F
 from pyspark.ml import regression as R
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import functions
-from sessions import CONNECT, pytest_on_connect
 
 from optimizer.compiling import UnsupportedOperatorError
 from vista_spark import TensorPipeline, compile_pipeline, replace_stages
@@ -125,6 +124,7 @@ TREES = {
     ],
     ids=["boosting", *(name for name in TREES if name != "boosting")],
 )
+@pytest.mark.connect_slow
 def test_trees_with_categories(table: DataFrame, hard: DataFrame, estimator: Any) -> None:
     model = estimator().fit(indexed(table))
     same(model, hard.withColumnRenamed("features", "indexed"))
@@ -302,6 +302,7 @@ def test_stages_that_are_not_fitted(table: DataFrame, hard: DataFrame, stage: An
     same(stage(), hard, example=table)
 
 
+@pytest.mark.connect_slow
 def test_a_pipeline_becomes_one_program(table: DataFrame) -> None:
     stages = [
         F.VectorAssembler(inputCols=["a", "b", "kind"], outputCol="put"),
@@ -320,6 +321,7 @@ def test_a_pipeline_becomes_one_program(table: DataFrame) -> None:
 
 
 @pytest.mark.extended
+@pytest.mark.connect_slow
 def test_stages_that_do_not_compile_are_kept(table: DataFrame) -> None:
     texts = table.selectExpr("*", "concat('w', id % 3, ' w', id % 5) as text")
     stages = [
@@ -340,6 +342,7 @@ def test_stages_that_do_not_compile_are_kept(table: DataFrame) -> None:
 
 
 @pytest.mark.extended
+@pytest.mark.connect_slow
 def test_a_stage_of_each_kind_becomes_one_program(spark: SparkSession, table: DataFrame) -> None:
     """Texts, buckets, categories, a scaler, products, trees and names of classes."""
     texts = table.selectExpr("*", "element_at(array('low', 'Low', 'l\u00f6w', ' '), int(kind) + 1) as said")
@@ -377,6 +380,7 @@ def test_a_stage_of_each_kind_becomes_one_program(spark: SparkSession, table: Da
 
 
 @pytest.mark.extended
+@pytest.mark.connect_slow
 def test_words_are_counted_behind_a_tokeniser_that_is_kept(spark: SparkSession) -> None:
     texts = ["the fox saw the Fox", "a lazy dog", "quick  quick fox", "", "l\u00f6we und katze", "dog dog dog fox"]
     rows = [(text, float(number % 2)) for number, text in enumerate(texts * 3)]
@@ -433,6 +437,7 @@ def test_words_that_are_hashed(spark: SparkSession) -> None:
     np.testing.assert_allclose(told.predict_proba(lists.toPandas()), truth, rtol=1e-6)
 
 
+@pytest.mark.connect_slow
 def test_labels_that_may_be_numbers_are_kept(table: DataFrame) -> None:
     model = F.StringIndexer(inputCol="kind", outputCol="at").fit(table)
     assert replace_stages(model).stages == [model]
@@ -454,13 +459,6 @@ def test_a_folder_that_only_spark_reaches_is_removed(
         elsewhere.setattr(Path, "exists", lambda _: False)
         _saved_trees._remove(spark, folder)
     assert not folder.exists()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CONNECT, reason="starts a Connect server of its own")
-def test_models_through_connect(pytestconfig: pytest.Config) -> None:
-    chosen = "trees_with or one_program or are_kept or (other_models and rest)"
-    assert " passed" in pytest_on_connect(Path(__file__), chosen, pytestconfig.inipath)
 
 
 @pytest.mark.parametrize("policy", ["error", "skip", "keep"])

@@ -6,13 +6,11 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from real_inputs import foolbox_images, mobilenet_v2_weights
-from sessions import CONNECT, pytest_on_connect
 from typer.testing import CliRunner
 
 from optimizer.occlusion import PatchError
@@ -28,6 +26,8 @@ torch = pytest.importorskip("torch")
 from udfs.incremental import IncrementalNetwork
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 
@@ -132,6 +132,7 @@ def test_the_time_is_told_anew_each_time_and_corrected(monkeypatch: pytest.Monke
 
 
 @pytest.mark.extended
+@pytest.mark.connect
 def test_a_cluster_shares_the_places(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CEREBRO_SPARK_CACHE", str(tmp_path))
     path, _ = foolbox_images()[3]
@@ -153,14 +154,6 @@ def test_a_cluster_shares_the_places(spark: SparkSession, monkeypatch: pytest.Mo
         assert not np.isnan(seen[0][::2, ::2]).any() or extra, "the first round is a picture of half the resolution"
     with pytest.raises(InvalidArgumentError, match="weights must be a file with spark, got a dict"):
         explain_image(path, "mobilenet_v2", {}, spark=spark)
-
-
-@pytest.mark.extended
-@pytest.mark.connect
-@pytest.mark.skipif(CONNECT, reason="this is the Connect run already")
-def test_a_connect_server_shares_the_places(pytestconfig: pytest.Config) -> None:
-    said = pytest_on_connect(Path(__file__), "test_a_cluster_shares_the_places", pytestconfig.inipath)
-    assert "1 passed" in said
 
 
 def test_sizes_of_the_patch_share_the_views(monkeypatch: pytest.MonkeyPatch) -> None:

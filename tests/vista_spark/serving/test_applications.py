@@ -5,14 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from concurrent.futures import Future
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
 from http_client import HttpClient, infer_body
 from pyspark import cloudpickle
-from sessions import CONNECT, pytest_on_connect
 
 from optimizer.serving import BatchingProfile, InfeasibleError
 from udfs.serving import BadRequestError, ModelFailedError, NoSuchModelError, RequestError, TensorSpec, TooLateError
@@ -30,6 +28,8 @@ if TYPE_CHECKING:
     from vista_spark.serving._app_calls import LiveApp
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+pytestmark = pytest.mark.connect_slow
 
 SLO = 60_000
 SECONDS = 120.0
@@ -339,11 +339,3 @@ def test_models_come_first_and_names_are_taken_once(spark: SparkSession) -> None
     app.prepare(["boxes"])
     with pytest.raises(InvalidArgumentError, match="is not deployed"):
         app.process(frame(0))
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CONNECT, reason="it is there already")
-def test_through_connect(pytestconfig: pytest.Config) -> None:
-    assert " passed" in pytest_on_connect(
-        Path(__file__), "application or answer or budgets or cancelled", pytestconfig.inipath
-    )

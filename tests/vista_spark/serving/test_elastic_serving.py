@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from pyspark import cloudpickle
-from sessions import CONNECT, pytest_on_connect
 
 from optimizer.serving import BatchingProfile
 from udfs.serving import OverloadedError, TensorSpec
@@ -19,6 +17,8 @@ from vista_spark.serving import Server, Session
 from vista_spark.serving._scaling import Scaling
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -56,6 +56,7 @@ def test_more_at_once_and_fewer_only_after_a_while() -> None:
 
 
 @pytest.mark.extended
+@pytest.mark.connect_slow
 def test_no_backend_without_traffic_and_one_with_it(spark: SparkSession, tracking: Any, tmp_path: Path) -> None:
     tracking.create_experiment("serving", artifact_location=(tmp_path / "runs").as_uri())
     server = Server(spark, backends=(0, 1), epoch_s=3.0).deploy(session())
@@ -87,12 +88,7 @@ def test_bounds_are_checked(spark: SparkSession, backends: Any) -> None:
         Server(spark, backends=backends)
 
 
+@pytest.mark.connect_slow
 def test_the_most_leaves_a_slot_free(spark: SparkSession) -> None:
     with pytest.raises(InvalidArgumentError, match="backends must be at most 1"):
         Server(spark, backends=(0, 2)).deploy(session()).start()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CONNECT, reason="it is there already")
-def test_through_connect(pytestconfig: pytest.Config) -> None:
-    assert " passed" in pytest_on_connect(Path(__file__), "without_traffic or slot_free", pytestconfig.inipath)

@@ -19,7 +19,6 @@ from pyspark import cloudpickle
 from pyspark.ml import Pipeline
 from pyspark.ml.classification import LogisticRegression
 from pyspark.ml.feature import VectorAssembler
-from sessions import CONNECT, pytest_on_connect
 
 from optimizer.serving import BatchingProfile
 from udfs.serving import Deliveries, FunctionRecipe, GroupRecipe, TensorReader, TensorSpec
@@ -84,6 +83,7 @@ def api(spark: SparkSession, models: ModelStore) -> Iterator[Api]:
         yield running
 
 
+@pytest.mark.connect_slow
 def test_a_swap_under_load_loses_no_request(api: Api) -> None:
     over = threading.Event()
     asked: list[tuple[float, Any]] = []
@@ -115,6 +115,7 @@ def test_a_swap_under_load_loses_no_request(api: Api) -> None:
     np.testing.assert_array_equal(api["cats"].execute(image()).result(SECONDS), before)
 
 
+@pytest.mark.connect_slow
 def test_an_alias_that_moves_is_followed(api: Api, models: ModelStore) -> None:
     np.testing.assert_allclose(api["cats"].execute(image()).result(SECONDS), own(network(1)), rtol=1e-5, atol=1e-6)
     dogs = api["dogs"].execute(image()).result(SECONDS)
@@ -129,6 +130,7 @@ def test_an_alias_that_moves_is_followed(api: Api, models: ModelStore) -> None:
     np.testing.assert_allclose(api["dogs"].execute(image()).result(SECONDS), dogs, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.connect_slow
 def test_a_version_that_cannot_be_opened_leaves_the_old_one(api: Api) -> None:
     class Broken:
         def __call__(self, arrays: Any) -> Any:
@@ -171,6 +173,7 @@ def test_a_store_that_is_gone_leaves_what_is_served(api: Api, models: ModelStore
     assert api["late"].execute(np.ones(2, np.float32)).result(SECONDS).tolist() == [5, 5]
 
 
+@pytest.mark.connect_slow
 def test_a_session_is_added_while_the_server_runs(api: Api) -> None:
     api.deploy(Session("added", model=times(7.0), inputs=[X], profile=PROFILE, slo_ms=SLO))
     assert api["added"].execute(np.ones(2, np.float32)).result(SECONDS).tolist() == [7, 7]
@@ -184,6 +187,7 @@ def test_a_recipe_that_was_changed_in_the_store_is_not_opened(tmp_path: Path) ->
         deliveries.fetch(digest)
 
 
+@pytest.mark.connect_slow
 def test_versions_and_aliases(tmp_path: Path) -> None:
     models = ModelStore(str(tmp_path))
     assert models.save(Session("f", model=times(2.0), inputs=[X])) == "1"
@@ -267,9 +271,3 @@ def test_a_pipeline_of_spark_ml_is_compiled(spark: SparkSession) -> None:
     wanted = fitted.transform(table.where("a in (1, 9)")).orderBy("a").collect()
     assert found["predict"].tolist() == [row["prediction"] for row in wanted]
     np.testing.assert_allclose(found["predict_proba"], [row["probability"].toArray() for row in wanted], rtol=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CONNECT, reason="it is there already")
-def test_through_connect(pytestconfig: pytest.Config) -> None:
-    assert " passed" in pytest_on_connect(Path(__file__), "swap or alias or added or opened", pytestconfig.inipath)

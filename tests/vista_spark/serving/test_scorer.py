@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 from PIL import Image
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
-from sessions import CONNECT, pytest_on_connect
+from sessions import CONNECT
 
 from optimizer.serving import BatchingProfile
 from udfs.serving import NoSuchModelError, TensorSpec
@@ -26,6 +25,7 @@ safetensors_torch = pytest.importorskip("safetensors.torch")
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from torch import nn
@@ -96,6 +96,7 @@ def photos(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(rows, "id int, image binary").coalesce(1)
 
 
+@pytest.mark.connect_slow
 def test_rows_are_those_of_the_featurizer(api: Api, photos: DataFrame, network: nn.Module) -> None:
     featurizer = CNNFeaturizer(
         model=network, imageSize=SIZE, layers=[1], outputCols=["dogs"], errorDetailCol="why", device="cpu"
@@ -133,6 +134,7 @@ def test_a_bad_row_ends_the_job_where_it_is_asked_to(api: Api, photos: DataFrame
         api.scorer("dogs", errors="raise").transform(photos).collect()
 
 
+@pytest.mark.connect_slow
 def test_a_function_and_its_bad_rows(api: Api, spark: SparkSession) -> None:
     values = [[1.0, 2.0], [-1.0, 2.0], None, [3.0], [4.0, None], [5.0, 6.5], [float("nan"), 1.0]]
     table = spark.createDataFrame([(n, value) for n, value in enumerate(values)], "id int, x array<double>")
@@ -164,6 +166,7 @@ def test_numbers_that_the_model_does_not_hold_are_no_other_numbers(spark: SparkS
     assert errors == [None, "not an input of the model"]
 
 
+@pytest.mark.connect_slow
 def test_a_stream_is_scored_as_its_table(api: Api, spark: SparkSession, photos: DataFrame, tmp_path: Path) -> None:
     photos.write.parquet(str(tmp_path / "photos"))
     scorer = api.scorer("dogs", outputFormat="array")
@@ -225,9 +228,3 @@ def test_each_micro_batch_has_the_version_of_its_beginning(api: Api, spark: Spar
     query = stream.writeStream.foreachBatch(score).trigger(availableNow=True).start()
     assert query.awaitTermination(240)
     assert found == [("1", {(2.0, 4.0)}), ("2", {(3.0, 6.0)})]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CONNECT, reason="it is there already")
-def test_through_connect(pytestconfig: pytest.Config) -> None:
-    assert " passed" in pytest_on_connect(Path(__file__), "featurizer or function or stream", pytestconfig.inipath)

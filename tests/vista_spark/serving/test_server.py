@@ -7,14 +7,13 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from PIL import Image
 from pyspark import cloudpickle
-from sessions import CONNECT, pytest_on_connect
+from sessions import CONNECT
 
 from optimizer.serving import BatchingProfile
 from udfs.images import decode
@@ -28,6 +27,7 @@ safetensors_torch = pytest.importorskip("safetensors.torch")
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
     from torch import nn
@@ -90,6 +90,7 @@ def test_the_plan_has_networks_of_one_trunk_as_one(server: Server) -> None:
     assert "backend-0: duty cycle" in plan.explain()
 
 
+@pytest.mark.connect_slow
 def test_answers_are_the_models_own(api: Api, networks: dict[str, nn.Module]) -> None:
     content = photograph()
     assert api.ready
@@ -102,12 +103,14 @@ def test_answers_are_the_models_own(api: Api, networks: dict[str, nn.Module]) ->
         np.testing.assert_allclose(api[name].execute(tensor).result(SECONDS), own, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.connect_slow
 def test_another_process_answers_for_functions(api: Api) -> None:
     answer = api["picky"].execute(np.array([1, 2], np.float32)).result(SECONDS)
     np.testing.assert_array_equal(answer["y"], [2, 4])
     assert answer["process"] != os.getpid()
 
 
+@pytest.mark.connect_slow
 def test_bad_records_are_errors_of_their_own(api: Api, tmp_path: Path) -> None:
     good = api["cats"].execute(photograph())
     with pytest.raises(BadRequestError, match="not a JPEG, PNG"):
@@ -154,6 +157,7 @@ def test_a_killed_backend_comes_back_and_nothing_waits_for_ever(api: Api) -> Non
     assert api["cats"].execute(photograph()).result(SECONDS).shape == (2,)
 
 
+@pytest.mark.connect_slow
 def test_spark_has_its_slots_again(spark: SparkSession, api: Api) -> None:
     api.stop()
     assert not api.ready
@@ -201,9 +205,3 @@ def test_a_model_that_cannot_be_opened_ends_the_start(spark: SparkSession, tmp_p
     file.write_bytes(b"nothing")
     with pytest.raises(Exception, match=r"cats: .*head\.safetensors"):
         server.start(timeout_s=600.0)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CONNECT, reason="it is there already")
-def test_through_connect(pytestconfig: pytest.Config) -> None:
-    assert " passed" in pytest_on_connect(Path(__file__), "answers or bad_records or slots", pytestconfig.inipath)

@@ -49,6 +49,7 @@ def same(found: list[Any], expected: list[Any]) -> bool:
     )
 
 
+@pytest.mark.connect
 def test_a_query_gives_the_rows_of_the_stage(spark: SparkSession) -> None:
     stage = CNNFeaturizer(**NETWORK, layers=["fire5", "pool10"], outputFormat="array", errorDetailCol="detail")
     expected = stage.transform(photos(spark)).sort("id").collect()
@@ -109,6 +110,7 @@ def test_a_wrong_call_says_what_there_is(spark: SparkSession, call: str, message
         spark.sql(f"SELECT {call} FROM photos").collect()
 
 
+@pytest.mark.connect
 def test_a_bad_row_fails_the_query_where_the_stage_says_so(spark: SparkSession) -> None:
     photos(spark)
     register_sql(spark, CNNFeaturizer(**NETWORK, errors="raise"))

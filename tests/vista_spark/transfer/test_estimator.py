@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,12 +9,13 @@ from photographs import crops, encode
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.classification import LogisticRegression
 from pyspark.ml.feature import StringIndexer
-from sessions import CONNECT, pytest_on_connect
 
 from vista_spark import FeatureTransfer, FeatureTransferModel
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS = 24
@@ -47,6 +47,7 @@ def transfer(**settings: Any) -> FeatureTransfer:
     return FeatureTransfer(**defaults | settings)
 
 
+@pytest.mark.connect_slow
 def test_a_transfer_is_a_stage_of_a_pipeline(joined: DataFrame, tmp_path: Path) -> None:
     stages = [StringIndexer(inputCol="kind", outputCol="label"), transfer()]
     fitted = Pipeline(stages=stages).fit(joined)
@@ -69,14 +70,6 @@ def test_a_transfer_is_a_stage_of_a_pipeline(joined: DataFrame, tmp_path: Path) 
     assert loaded.stages[1].result is None
     assert loaded.stages[1].uid == model.uid
     assert {row["key"]: row["prediction"] for row in loaded.transform(joined).collect()} == expected
-
-
-@pytest.mark.slow
-@pytest.mark.connect
-@pytest.mark.skipif(CONNECT, reason="this is the Connect run already")
-def test_a_connect_server_fits_it(pytestconfig: pytest.Config) -> None:
-    said = pytest_on_connect(Path(__file__), "stage_of_a_pipeline", pytestconfig.inipath)
-    assert "1 passed" in said
 
 
 def test_params_of_the_downstream_model_reach_a_copy() -> None:

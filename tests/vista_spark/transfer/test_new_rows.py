@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +14,6 @@ from pyspark.ml.feature import PCA, Binarizer, Imputer, IndexToString, StringInd
 from pyspark.ml.linalg import Vectors
 from pyspark.ml.regression import LinearRegression
 from pyspark.sql import functions as F
-from sessions import CONNECT, pytest_on_connect
 
 from udfs.driver import cause
 from vista_spark import FeatureTransfer, TransferPredictor
@@ -23,6 +21,8 @@ from vista_spark.errors import ColumnError, InvalidArgumentError
 from vista_spark.transfer._predictor import PredictorInputs
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS = 24
@@ -220,6 +220,7 @@ def test_a_pca_wider_than_the_baseline_is_refused_in_words(tables: tuple[DataFra
 # ---- the stage by itself
 
 
+@pytest.mark.connect_slow
 def test_a_label_that_a_stage_makes_another_of(spark: SparkSession) -> None:
     """New rows have no label, a stage of the fitted pipeline reads one all the same, and nothing comes of it."""
     rows = [(Vectors.dense([float(n), 1.0]), 10.0 * n) for n in range(12)]
@@ -240,6 +241,7 @@ def test_a_label_that_a_stage_makes_another_of(spark: SparkSession) -> None:
             assert found[0]["price"] == df.first()["price"], "the row is as it was"
 
 
+@pytest.mark.connect_slow
 def test_nulls_that_the_pipeline_accepts_are_predicted(spark: SparkSession) -> None:
     rows = [(Vectors.dense([float(n)]), None if n == 3 else float(n % 2), "ab"[n % 2], float(n % 2)) for n in range(12)]
     stages = [
@@ -289,6 +291,7 @@ def test_vectors_of_another_length_are_a_reason(spark: SparkSession) -> None:
 
 
 @pytest.mark.contract
+@pytest.mark.connect_slow
 def test_a_stream_is_predicted_like_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     """With images, as a transfer makes the model; on Connect in the next test."""
     structured, images = [], []
@@ -319,11 +322,3 @@ def test_a_stream_is_predicted_like_a_batch(spark: SparkSession, tmp_path: Path)
     assert found == batch
     assert batch[3] == (None, "null structured feature 'left'")
     assert len(found) == 16
-
-
-@pytest.mark.slow
-@pytest.mark.connect
-@pytest.mark.skipif(CONNECT, reason="this is the Connect run already")
-def test_a_connect_server_predicts_a_stream_and_keeps_its_rows(pytestconfig: pytest.Config) -> None:
-    chosen = "like_a_batch or accepts or another_of"
-    assert "3 passed" in pytest_on_connect(Path(__file__), chosen, pytestconfig.inipath)

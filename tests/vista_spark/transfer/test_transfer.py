@@ -1,10 +1,6 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from photographs import crops, encode
-from places import IMPORTS
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.classification import LinearSVC, LogisticRegression, OneVsRest, RandomForestClassifier
 from pyspark.ml.evaluation import (
@@ -26,7 +21,7 @@ from pyspark.ml.tuning import CrossValidator, ParamGridBuilder, TrainValidationS
 from pyspark.sql import functions as F
 from real_inputs import foolbox_images, mobilenet_v2_weights
 from row_recorder import RowRecorder
-from sessions import PREPARATION
+from sessions import CONNECT, PREPARATION
 
 torch = pytest.importorskip("torch")
 
@@ -763,30 +758,9 @@ def test_nothing_stays_cached(spark: SparkSession, tables: tuple[DataFrame, Data
     assert cached() == before
 
 
-@pytest.mark.extended
 @pytest.mark.connect
-def test_it_runs_on_spark_connect(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
-        textwrap.dedent(
-            f"""
-            import sys
-            sys.path[:0] = {[*IMPORTS, str(Path(__file__).parent)]!r}
-            from sessions import new_session
-            from test_transfer import SCHEMA, records, run, transfer
-
-            spark = new_session()
-            table, pictures = records(24)
-            pair = spark.createDataFrame(table, SCHEMA), spark.createDataFrame(pictures, "id long, image binary")
-            found = run(pair, transfer(layers=["fire3", "fire5"]))
-            found.best_model.save({str(tmp_path / "model")!r})
-            print(type(spark).__module__, found.best_model.transform(pair[0].join(pair[1], "id")).count())
-            """
-        )
-    )
-    environment = os.environ | {"SPARK_REMOTE": "local[2]"}
-    done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, timeout=300, check=False, env=environment
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "pyspark.sql.connect.session 24" in done.stdout
+@pytest.mark.skipif(not CONNECT, reason="classic Spark has the other tests")
+def test_it_runs_on_spark_connect(tables: tuple[DataFrame, DataFrame], tmp_path: Path) -> None:
+    found = run(tables, transfer(layers=["fire3", "fire5"]))
+    found.best_model.save(str(tmp_path / "model"))
+    assert found.best_model.transform(tables[0].join(tables[1], "id")).count() == ROWS
