@@ -138,7 +138,7 @@ def test_the_workflow_has_the_lanes_of_a_submission() -> None:
     assert lanes <= set(workflow["jobs"]["lane"]["strategy"]["matrix"]["lane"])
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     """With the MkDocs of ``make docs``, where it has run."""
     program = ROOT / ".venv-docs" / "bin" / "mkdocs"

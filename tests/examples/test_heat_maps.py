@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.extended
 
 
-@pytest.mark.parametrize("example", ["heat_map_modes", "heat_maps"])
+@pytest.mark.parametrize("example", [pytest.param("heat_map_modes", marks=pytest.mark.slow), "heat_maps"])
 def test_an_example_draws_its_picture(example: str, tmp_path: Path) -> None:
     pytest.importorskip("skimage")
     mobilenet_v2_weights()  # skips where the package is not installed

@@ -158,6 +158,7 @@ def test_the_snippet_of_the_readme_runs_as_pasted(python: Path, tmp_path: Path) 
     assert "structured + pool" in printed
 
 
+@pytest.mark.slow
 def test_the_first_tutorial_runs_cell_by_cell(python: Path, tmp_path: Path) -> None:
     """In a clone, with the wheel instead of an editable installation."""
     for name in ("examples", "notebooks"):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 class TestStageOfAnotherProject(StageContract):
     stages = (LENGTHS,)
     preparation = PREPARATION

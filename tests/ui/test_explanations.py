@@ -193,7 +193,7 @@ def test_a_configuration_links_to_the_page(page: Page, server: Server, gate: Gat
     page.wait("document.getElementById('estimate').innerText.includes('run must be a search of this pool')")
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_picture_of_the_page(page: Page, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``PICTURES`` is the folder that the picture is written to, by default the test's own."""
     data = pytest.importorskip("skimage.data")

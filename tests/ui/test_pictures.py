@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from udfs.store import Store
 
-pytestmark = [pytest.mark.browser, pytest.mark.extended]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture

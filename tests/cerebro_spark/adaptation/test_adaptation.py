@@ -349,7 +349,7 @@ def _nothing_frozen(params: dict[str, Any]) -> ModelTrainer:
     )
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_a_network_of_which_nothing_is_frozen_trains_whole(spark: SparkSession, store: Store) -> None:
     made = campaign(spark, store, trainer_fn=_nothing_frozen, search_space={"lr": [0.1], "layers": [2]}, costs=None)
     cycle = made.fit(frame(spark, *FIRST))
@@ -362,7 +362,7 @@ def test_a_network_of_which_nothing_is_frozen_trains_whole(spark: SparkSession, 
     assert set(learned(cycle)[trial.trial_id]) == set(network(trial.params).state_dict())
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_a_bad_first_batch_is_no_obstacle(spark: SparkSession, store: Store) -> None:
     """A campaign whose trainers were refused begins with another batch, once they are repaired."""
     space = {"lr": [0.01], "layers": [2]}
@@ -400,7 +400,11 @@ def test_alone_is_as_together(spark: SparkSession, store: Store) -> None:
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("settings", [{"materialise": False}, {"disk_bytes": 0}], ids=["materialise", "disk_bytes"])
+@pytest.mark.parametrize(
+    "settings",
+    [pytest.param({"materialise": False}, marks=pytest.mark.slow), {"disk_bytes": 0}],
+    ids=["off", "no disk"],
+)
 def test_recomputed_features_train_alike(spark: SparkSession, store: Store, settings: dict[str, Any]) -> None:
     """The trunk runs on the shuffled batches, whose bits are not those of the stored ones: the first losses agree."""
     space = {"lr": [0.01], "layers": [2, 4]}
@@ -509,7 +513,7 @@ spark.stop()
 """
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_another_process_goes_on(cycles: Cycles) -> None:
     code = ANOTHER_PROCESS.format(paths=sys.path, uri=cycles.store.uri)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300)

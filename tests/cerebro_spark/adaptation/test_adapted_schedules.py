@@ -126,7 +126,7 @@ def test_a_campaign_with_schedules_equals_a_plain_loop(spark: SparkSession, tmp_
     check(again)
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_warm_starts_and_clones_read_what_no_phase_frees(spark: SparkSession, tmp_path: Path) -> None:
     """What they begin with has learned where a schedule freezes: its layers on disk are not theirs."""
     settings = {"trainer_fn": scheduled, "search_space": {"lr": [0.01], "schedule": ["unfreezing"]}}
@@ -138,7 +138,7 @@ def test_warm_starts_and_clones_read_what_no_phase_frees(spark: SparkSession, tm
     assert cycle.materialised.bytes == 10 * 4 * 128
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_a_schedule_trains_on_copies(spark: SparkSession, tmp_path: Path) -> None:
     def same(record: dict[str, Any], _: np.random.Generator) -> dict[str, Any]:
         return record

@@ -131,7 +131,7 @@ def test_cycles_equal_a_plain_loop_that_draws_the_same(
     check(third)
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_diversity_is_of_the_records_and_not_of_their_copies(spark: SparkSession, tmp_path: Path) -> None:
     """A pool record that equals a labelled one is at no distance from it, however far off its copies are."""
     far = Augmentation(lambda record, generator: {"x": record["x"] + np.float32(50 * generator.normal())}, 1)
@@ -176,7 +176,7 @@ def test_what_is_wrong_is_said_before_anything_is_computed(spark: SparkSession, 
     assert not FeatureStore(made.store, made.name).expressions()
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_the_planner_counts_all_copies(spark: SparkSession, tmp_path: Path) -> None:
     """Both layers of the records would fit; of their copies the smaller one does, and the numbers are the same."""
     room = 4 * (128 + 96) * 60

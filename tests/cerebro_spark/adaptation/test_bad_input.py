@@ -259,7 +259,7 @@ def _keras(params: dict[str, Any]) -> ModelTrainer:
     return ModelTrainer(model=net, optimizer=keras.optimizers.SGD(0.1), loss=loss, metrics=["accuracy"], epochs=1)
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_keras_is_refused_alike(spark: SparkSession, store: Store) -> None:
     made = partial(campaign, spark, store, trainer_fn=_keras)
     with pytest.raises(LabelError, match=r"label 'y' must be in 0\.\.2, .*, got 7 in record 77"):

@@ -191,7 +191,7 @@ def test_a_campaign_is_planned_by_phases_and_equals_a_plain_loop(
         check(cycle, read=READ)
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_a_search_that_is_interrupted_resumed_and_replayed_equals_a_plain_loop(
     spark: SparkSession, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

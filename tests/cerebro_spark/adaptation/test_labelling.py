@@ -180,7 +180,7 @@ def test_a_record_of_a_scored_pool_passes_the_trunk_once(spark: SparkSession, st
     assert features_of.used_bytes() == row_bytes * (len(LABELLED) + len(batch) + 8)
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_a_full_disk_keeps_nothing_of_a_pool(
     spark: SparkSession, store: Store, small_disk: Callable[[str], Path], tmp_path: Path
 ) -> None:

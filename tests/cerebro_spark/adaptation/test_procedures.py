@@ -59,7 +59,10 @@ def check_plain(cycle: Cycle) -> None:
             np.testing.assert_array_equal(value.numpy(), truth[name], err_msg=f"{trial.trial_id} {name}")
 
 
-@pytest.mark.parametrize("name", SEARCHES)
+# Members leave their groups in this one; the others are variations of it.
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "ASHA" else pytest.mark.slow) for name in SEARCHES]
+)
 def test_two_cycles_of_a_search(spark: SparkSession, store: Store, name: str) -> None:
     """The second one searches elsewhere, with another head: of its layers one lies on disk already."""
     search = SEARCHES[name]
@@ -102,6 +105,7 @@ def test_a_clone_of_another_shape_ends_alone(spark: SparkSession, store: Store) 
     check_plain(cycle)
 
 
+@pytest.mark.slow
 def test_a_search_that_broke_off_goes_on(spark: SparkSession, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its trials are those of plain loops all the same."""
     space = {"lr": RATE, "layers": choice([2, 4])}

@@ -130,7 +130,7 @@ def test_bfloat16_halves_the_bytes_and_hardly_moves_the_losses(spark: SparkSessi
         assert found != losses
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_a_worker_that_is_killed_as_it_materialises(spark: SparkSession, store: Store, tmp_path: Path) -> None:
     """Spark on one machine does not try again: its user does, with the same batch."""
     made = campaign(spark, store, search_space=BOTH, trainer_fn=deadly(str(tmp_path / "mark")))
@@ -154,7 +154,7 @@ made.fit(frame(spark, *records(0, 60)))
 """
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 @pytest.mark.skipif(CONNECT, reason="the other process is a classic one")
 def test_a_driver_that_is_killed_as_it_materialises_is_resumed(
     spark: SparkSession, store: Store, tmp_path: Path

@@ -84,7 +84,9 @@ def _other_trunk(params: dict[str, Any]) -> ModelTrainer:
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize(("changed", "kept"), [(_other_shapes, 4), (_other_trunk, 2)])
+@pytest.mark.parametrize(
+    ("changed", "kept"), [pytest.param(_other_shapes, 4, marks=pytest.mark.slow), (_other_trunk, 2)]
+)
 def test_another_model_begins_anew(spark: SparkSession, store: Store, changed: Any, kept: int) -> None:
     space = {"lr": [0.01], "layers": [2, 4]}
     before = campaign(spark, store, search_space=space).fit(frame(spark, *FIRST))
@@ -99,7 +101,7 @@ def test_another_model_begins_anew(spark: SparkSession, store: Store, changed: A
         np.testing.assert_array_equal(value, truth[name])
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_a_configuration_that_a_search_draws_again_goes_on(spark: SparkSession, store: Store) -> None:
     """One seed draws the same two; one of another space is new."""
     space = {"lr": log_uniform(1e-3, 1e-1), "layers": [2]}

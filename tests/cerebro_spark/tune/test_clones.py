@@ -245,7 +245,7 @@ def test_pbt_whose_driver_ends_anywhere_decides_the_same(
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("rounds", ["together", "rolling"])
+@pytest.mark.parametrize("rounds", ["together", pytest.param("rolling", marks=pytest.mark.slow)])
 def test_a_source_whose_state_is_damaged_trains_up_to_there_again_while_its_clone_waits(
     spark: SparkSession, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch, rounds: str
 ) -> None:
@@ -293,7 +293,7 @@ class KillsOne(Callback):
                     return
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 @pytest.mark.skipif(CONNECT, reason="the workers are below the server's process")
 def test_a_worker_that_is_killed_changes_no_decision(spark: SparkSession, prepared: PreparedData) -> None:
     pytest.importorskip("psutil")
@@ -305,7 +305,7 @@ def test_a_worker_that_is_killed_changes_no_decision(spark: SparkSession, prepar
     exact(found)
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_the_schedule_of_the_best_trains_alone(spark: SparkSession, prepared: PreparedData) -> None:
     found = make(PBT, spark, prepared.store).fit(prepared)
     clone = next(trial for trial in found.trials if trial.source is not None and len(trial.history) == 1)
@@ -398,7 +398,7 @@ def test_states_are_kept_as_keep_says(spark: SparkSession, prepared: PreparedDat
     assert all(not finding.defect for finding in inspect_store(prepared.store))
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_keras_models_of_pbt_are_those_of_plain_loops(spark: SparkSession, prepared: PreparedData) -> None:
     keras = pytest.importorskip("keras")
 

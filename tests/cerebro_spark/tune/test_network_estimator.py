@@ -292,7 +292,7 @@ def test_a_pipeline_ends_with_it(spark: SparkSession, tmp_path: Path, table: Dat
         assert row["guess"] == np.argmax(logits)
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_pipelines_in_a_validator_take_turns(spark: SparkSession, tmp_path: Path, table: DataFrame) -> None:
     made = estimator(spark, tmp_path)
     validator = CrossValidator(

@@ -98,8 +98,10 @@ def test_a_grid_has_a_front(spark: SparkSession, prepared: PreparedData) -> None
     assert (row["metric"], row["mode"]) == ("val_accuracy,val_loss", "max,min")
 
 
-@pytest.mark.extended
-@pytest.mark.parametrize(("kind", "settings"), KINDS, ids=[kind.__name__ for kind, _ in KINDS])
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [pytest.param(*pair, marks=() if pair[0] is ASHA else pytest.mark.slow, id=pair[0].__name__) for pair in KINDS],
+)
 def test_every_search_has_a_front(
     spark: SparkSession, prepared: PreparedData, kind: type[Search], settings: dict[str, Any]
 ) -> None:

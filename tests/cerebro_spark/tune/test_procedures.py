@@ -105,7 +105,7 @@ def test_a_procedure_trains_what_it_plans(kind: type[Search], spark: SparkSessio
     exact(found)
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_rounds_together_in_fixed_order_are_a_function_of_the_seed(spark: SparkSession, prepared: PreparedData) -> None:
     settings = {"schedule": "fixed", "rounds": "together"}
     runs = [

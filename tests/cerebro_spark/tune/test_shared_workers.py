@@ -234,7 +234,7 @@ def test_all_recover_from_a_killed_process(spark: SparkSession, prepared: Prepar
         assert found.outcome.redone <= 3, "its unit, and what it had not written yet"
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_a_unit_that_hangs_costs_the_other_search_a_process_at_most(
     spark: SparkSession, prepared: PreparedData, tmp_path: Path
 ) -> None:

@@ -143,7 +143,7 @@ def test_full_batches_of_a_weight_of_two_train_as_of_two_rows(
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_a_validator_leaves_rows_of_weight_zero_out(spark: SparkSession, tmp_path: Path, table: DataFrame) -> None:
     """Its averages and its best model are those of the validator on the rows that have a weight."""
     folds = table.withColumn("fold", F.pmod(F.xxhash64(*FEATURES, F.lit(1)), F.lit(2)).cast("int"))

@@ -375,7 +375,7 @@ def test_class_folders_need_no_table_and_no_label(
     assert "--images or --table must be given: name at least one" in _refused("transfer", without, monkeypatch)
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_a_folder_a_class_as_json(tmp_path: Path) -> None:
     for number, (label, *_, picture) in enumerate(crops(COUNT)):
         folder = tmp_path / "photos" / ("flowers" if label else "palaces") / "2026"

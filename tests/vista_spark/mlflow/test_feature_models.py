@@ -186,7 +186,7 @@ def test_an_explainer_gives_the_heat_maps_of_the_stage(spark: SparkSession, tmp_
     assert list(found["error"]) == ["", bad["image_error"]]
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 @pytest.mark.skipif(not TOKENIZERS, reason="texts need torch and tokenizers: pip install 'cerebro-spark[torch]'")
 def test_texts_and_a_combination(spark: SparkSession, tmp_path: Path) -> None:
     tiny_bert()

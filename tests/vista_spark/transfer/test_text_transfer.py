@@ -51,6 +51,7 @@ def run(task: FeatureTransfer, tables: tuple[DataFrame, DataFrame]) -> Any:
     return task.run(*tables, feature_columns=["noise"], image_column="review")
 
 
+@pytest.mark.slow
 def test_every_plan_gives_the_same(tables: tuple[DataFrame, DataFrame]) -> None:
     found = {plan: run(transfer(plan=plan), tables) for plan in PLANS}
     staged = found["staged"]
@@ -100,6 +101,7 @@ def test_the_plan_in_words() -> None:
     assert roster.card("minilm_l6").kind == "text"
 
 
+@pytest.mark.slow
 def test_real_reviews_say_more_than_their_columns(spark: SparkSession) -> None:
     table = pq.read_table(
         clothing_reviews(), columns=["Age", "Positive Feedback Count", "Review Text", "Recommended IND"]
