@@ -79,12 +79,14 @@ def test_networks_over_one_trunk() -> None:
     assert measured | {"suffix.1_fc", "suffix.2_fc", "suffix.3_fc"} <= set(found)
 
 
+@pytest.mark.slow
 def test_theory() -> None:
     found = ratios("occlusion", "--figure", "6.3", "--stride", "4")
     assert found["theory.vgg16.16"] == pytest.approx(9.78, abs=0.005)
     assert found["theory.vgg16.4"] > found["theory.vgg16.64"]
 
 
+@pytest.mark.slow
 def test_an_endpoint_under_attack() -> None:
     found = ratios("hopper.endpoint_under_attack", "--junk", "50", "--half-open", "100", "--calm", "0.5")
     assert found["memory"] > 1
@@ -100,6 +102,7 @@ def test_opening_candidates() -> None:
     assert {f"{kind}.{name}" for kind in ("again", "other") for name in ("FTR-2", "FTU")} <= set(found)
 
 
+@pytest.mark.slow
 def test_compiled_operators() -> None:
     pytest.importorskip("skl2onnx")
     found = ratios("compiling.operators", "--rows", "200", "--operators", "LinearSVC,PolynomialFeatures")

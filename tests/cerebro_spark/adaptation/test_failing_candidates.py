@@ -81,9 +81,7 @@ def statuses(cycle: Cycle) -> dict[str, str]:
     return {trial.trial_id: trial.status for trial in cycle.trials}
 
 
-@pytest.mark.parametrize(
-    "how", ["raises", "step", *(pytest.param(each, marks=pytest.mark.extended) for each in OTHERS)]
-)
+@pytest.mark.parametrize("how", ["raises", "step", *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)])
 def test_a_candidate_that_fails_ends_with_its_reason_and_the_others_train(
     spark: SparkSession, store: Store, how: str
 ) -> None:

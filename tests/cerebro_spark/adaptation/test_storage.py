@@ -176,7 +176,7 @@ def test_a_driver_that_is_killed_as_it_materialises_is_resumed(
     check_against_plain_loop(cycle)
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_a_disk_with_room_for_one_layer_of_two(
     spark: SparkSession,
     store: Store,
@@ -195,7 +195,7 @@ def test_a_disk_with_room_for_one_layer_of_two(
     assert [trial.status for trial in cycle.trials] == ["finished"] * 2
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_what_another_version_of_torch_has_made_is_not_taken(
     spark: SparkSession, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -182,14 +182,13 @@ def test_a_network_that_is_not_to_be_had_in_bfloat16() -> None:
         IncrementalNetwork(model, grid, bfloat16=True).materialise(image)
 
 
-def extended(name: str) -> object:
-    return pytest.param(name, marks=pytest.mark.extended)
+def slow(name: str) -> object:
+    return pytest.param(name, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
     "name",
-    ["mobilenet_v2", "resnet18", extended("squeezenet1_1"), extended("inception_v3"), extended("alexnet"),
-     extended("vgg16"), extended("resnet50")],
+    ["mobilenet_v2", "resnet18", slow("squeezenet1_1"), slow("inception_v3"), slow("alexnet"), slow("vgg16"), slow("resnet50")],
 )  # fmt: skip
 def test_the_networks_of_the_roster(name: str) -> None:
     """At the corners, at the last row and column, and between."""
