@@ -88,6 +88,7 @@ def test_two_cycles_equal_a_plain_loop(cycles: Cycles) -> None:
     assert [line.run for line in cycles.second.cycles] == list(cycles.campaign.run_ids)
 
 
+@pytest.mark.slow
 def test_what_is_learned_does_not_depend_on_replicas(spark: SparkSession, tmp_path: Path) -> None:
     """Workers of one machine read all shards, so that groups stay where they are; what they learn is the same."""
     found = {}
@@ -179,7 +180,14 @@ def test_the_best_model_predicts_saves_and_loads(cycles: Cycles, spark: SparkSes
         assert [found[number] for number, _, _ in new] == expected
 
 
-@pytest.mark.parametrize("how", ["least_confidence", pytest.param("margin", marks=pytest.mark.connect), "entropy"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("least_confidence", marks=pytest.mark.slow),
+        pytest.param("margin", marks=pytest.mark.connect),
+        "entropy",
+    ],
+)
 def test_a_pool_is_ranked_by_what_the_best_model_is_unsure_of(cycles: Cycles, spark: SparkSession, how: str) -> None:
     pool = frame(spark, *records(600, 612)).drop("y")
     chances = {

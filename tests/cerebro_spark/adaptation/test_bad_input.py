@@ -175,6 +175,7 @@ def test_first_batches_that_are_refused(
         made.resume()
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_while_rates_are_measured(
     spark: SparkSession, small_disk: Callable[[str], Path], capfd: pytest.CaptureFixture[str]
 ) -> None:

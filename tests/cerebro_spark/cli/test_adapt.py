@@ -113,7 +113,7 @@ def test_a_campaign_from_its_plan_to_what_to_label_next(
     assert wanted["id"].to_pylist() == scores.sort_values(ascending=False).index[:7].tolist()
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 @pytest.mark.skipif(CONNECT, reason="the command starts its own Spark")
 def test_tweets_on_a_real_encoder(tmp_path: Path) -> None:
     """As docs/adaptation.md has it: entities are found after a batch, and what is asked for is in the pool."""

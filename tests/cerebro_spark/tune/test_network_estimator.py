@@ -157,6 +157,7 @@ def test_models_equal_a_grid_search_of_the_same_list(spark: SparkSession, tmp_pa
     assert not np.array_equal(*ours)
 
 
+@pytest.mark.slow
 def test_the_models_of_threads_are_of_one_run(
     spark: SparkSession, tmp_path: Path, table: DataFrame, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -209,6 +210,7 @@ def test_an_error_of_the_run_is_raised_at_once(spark: SparkSession, tmp_path: Pa
         made.fitMultiple(table, [{made.hidden: 4}, {made.hidden: 6}])
 
 
+@pytest.mark.slow
 def test_the_caller_of_a_validator_trains_and_so_hears_an_interrupt(
     spark: SparkSession, tmp_path: Path, table: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +262,7 @@ def test_a_fold_is_one_run(spark: SparkSession, tmp_path: Path, table: DataFrame
     assert np.array_equal(scores(loaded, table), scores(found.bestModel, table))
 
 
+@pytest.mark.slow
 def test_a_validator_in_a_pipeline(spark: SparkSession, tmp_path: Path, table: DataFrame) -> None:
     words = table.withColumn("income", F.when(F.col("label") == 1, "high").otherwise("low"))
     made = estimator(spark, tmp_path, label_columns=["indexed"])
@@ -316,7 +319,7 @@ def one_output(params: dict[str, Any]) -> ModelTrainer:
     return ModelTrainer(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1), loss=loss)
 
 
-@pytest.mark.parametrize("loss", ["logits", "probabilities"])
+@pytest.mark.parametrize("loss", ["logits", pytest.param("probabilities", marks=pytest.mark.slow)])
 def test_a_single_output_between_two_classes(spark: SparkSession, tmp_path: Path, table: DataFrame, loss: str) -> None:
     made = estimator(spark, tmp_path, trainer_fn=one_output, hyperparameters={"loss": loss})
     scored = made.fit(table).transform(table).cache()
@@ -335,7 +338,7 @@ def test_a_single_output_between_two_classes(spark: SparkSession, tmp_path: Path
             assert (low, high) == (zero, one)
 
 
-@pytest.mark.parametrize("kind", ["double", "bigint"])
+@pytest.mark.parametrize("kind", ["double", pytest.param("bigint", marks=pytest.mark.slow)])
 def test_a_regression(spark: SparkSession, tmp_path: Path, table: DataFrame, kind: str) -> None:
     counted = table.withColumn("label", (F.round(F.col("age") * 3) + 20).cast(kind))
     made = estimator(spark, tmp_path, trainer_fn=one_output, hyperparameters={"loss": "values"}, num_epochs=20)

@@ -298,6 +298,7 @@ def test_several_inputs_and_vectors(spark: SparkSession, store: Store, table: Da
     assert scored.where("prediction = 1 and label = 1").count() / scored.where("prediction = 1").count() > 0.5
 
 
+@pytest.mark.slow
 def test_ids_beyond_what_floats_hold(spark: SparkSession, store: Store, tmp_path: Path) -> None:
     """One id in two is a friend: who reads them as float32 takes neighbours for one."""
     rows = spark.range(400).selectExpr(f"id + {2**24} as user", "id % 3 as film", "id / 400 as x", "id % 2 as label")
@@ -378,6 +379,7 @@ def test_mlflow_and_tensorboard_have_every_epoch(
     assert parent.data.tags["environment.torch"] == torch.__version__
 
 
+@pytest.mark.slow
 def test_one_that_was_taken_for_lost_comes_back(
     spark: SparkSession, store: Store, table: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:

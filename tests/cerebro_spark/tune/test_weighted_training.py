@@ -65,7 +65,7 @@ def keras_trainer(params: dict[str, Any]) -> ModelTrainer:
 TRAINERS = {"torch": torch_trainer, "keras": keras_trainer}
 
 
-@pytest.fixture(params=["torch", pytest.param("keras", marks=pytest.mark.extended)])
+@pytest.fixture(params=["torch", pytest.param("keras", marks=pytest.mark.slow)])
 def settings(request: pytest.FixtureRequest) -> dict[str, Any]:
     pytest.importorskip(request.param)
     return {

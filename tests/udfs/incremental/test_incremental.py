@@ -188,8 +188,8 @@ def slow(name: str) -> object:
 
 @pytest.mark.parametrize(
     "name",
-    ["mobilenet_v2", "resnet18", slow("squeezenet1_1"), slow("inception_v3"), slow("alexnet"), slow("vgg16"), slow("resnet50")],
-)  # fmt: skip
+    ["mobilenet_v2", "resnet18", *map(slow, ["squeezenet1_1", "inception_v3", "alexnet", "vgg16", "resnet50"])],
+)
 def test_the_networks_of_the_roster(name: str) -> None:
     """At the corners, at the last row and column, and between."""
     (spec,) = card(name).preprocessing.inputs
