@@ -13,6 +13,7 @@ from uuid import uuid4
 import hypothesis
 import numpy as np
 import pytest
+from java_options import java_options
 from sessions import CONNECT, new_session
 from unit_tests import is_unit
 
@@ -37,8 +38,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # Small networks and small tables are computed faster on one thread.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Every JVM of a test is young: its best compiler and a collector of many threads take longer than they save.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -32,7 +32,7 @@ if TOKENIZERS:
 """Code for a new process that loads a saved stage: it knows none of the models that this process registered."""
 
 
-def new_session(scratch: Path | None = None) -> SparkSession:
+def new_session(scratch: Path | None = None, java_options: str = "") -> SparkSession:
     """Open a session on two cores, which leaves nothing in the working directory."""
     scratch = scratch or Path(tempfile.mkdtemp(prefix="spark-"))
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -47,12 +47,12 @@ def new_session(scratch: Path | None = None) -> SparkSession:
     with warnings.catch_warnings():
         # A Connect server takes these as it starts, and its client then says that they cannot be changed.
         warnings.filterwarnings("ignore", "Failed to set")
-        session = _configured(builder.appName("tests"), _settings(scratch)).getOrCreate()
+        session = _configured(builder.appName("tests"), _settings(scratch, java_options)).getOrCreate()
     os.environ.pop("SPARK_TESTING", None)  # with it, a process that measures a network cannot import a worker's modules
     return session
 
 
-def _settings(scratch: Path) -> Mapping[str, str]:
+def _settings(scratch: Path, java_options: str) -> Mapping[str, str]:
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -60,7 +60,7 @@ def _settings(scratch: Path) -> Mapping[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.local.dir": str(scratch / "local"),
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch / 'derby'}",
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch / 'derby'} {java_options}",
         "spark.driver.memory": "2g",
     }
 
