@@ -156,7 +156,7 @@ def records(found: Selection, trial_id: str) -> list[Any]:
     return Checkpoints(found.prepared.store, found.run_id).records(trial_id)
 
 
-@pytest.mark.parametrize("rounds", ["rolling", "together"])
+@pytest.mark.parametrize("rounds", ["rolling", pytest.param("together", marks=pytest.mark.slow)])
 def test_models_of_pbt_are_those_of_plain_loops_along_their_lineage(
     spark: SparkSession, prepared: PreparedData, rounds: str
 ) -> None:

@@ -94,7 +94,7 @@ def test_a_pbt_is_replayed_with_its_clones(
         assert kept == {len(trial.history)}, f"{trial.trial_id}: a pin is left"
 
 
-@pytest.mark.parametrize("kind", [GridSearch, PBT])
+@pytest.mark.parametrize("kind", [pytest.param(GridSearch, marks=pytest.mark.slow), PBT])
 def test_a_replay_that_stopped_is_begun_again(
     spark: SparkSession, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch, kind: type[GridSearch | PBT]
 ) -> None:

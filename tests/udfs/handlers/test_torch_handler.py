@@ -402,7 +402,10 @@ PUBLISHED = {
 SMALL = {"inception_v3": 80}
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+# Each of the two has a smaller network of its kind beside it.
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in {"vgg16", "resnet50"} else ()) for name in PUBLISHED]
+)
 def test_roster_model_cut_anywhere_is_the_whole_bit_for_bit(name: str) -> None:
     model = roster.load(name)
     inputs = [TensorSpec((3, SMALL.get(name, 64), SMALL.get(name, 64)))]
