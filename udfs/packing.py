@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from safetensors import SafetensorError
@@ -45,7 +45,11 @@ class StateError(CerebroError, ValueError):
     """A state that is not data (it holds a function, for example), or bytes that are no state."""
 
 
-def pack(state: Mapping[str, Any], as_array: Callable[[Any], tuple[NDArray[np.generic], str] | None]) -> bytes:
+def pack(
+    state: Mapping[str, Any],
+    as_array: Callable[[Any], tuple[NDArray[np.generic], str] | None],
+    allocate: Callable[[int], memoryview] | None = None,
+) -> bytes:
     """Turn a nested state into bytes.
 
     Parameters
@@ -54,11 +58,14 @@ def pack(state: Mapping[str, Any], as_array: Callable[[Any], tuple[NDArray[np.ge
         Nested dicts, lists, tuples, strings, numbers, ``None`` and tensors.
     as_array : callable
         Gives a framework's tensor as an array and a name of its type for :func:`unpack`; ``None`` for anything else.
+    allocate : callable, optional
+        Function of a number of bytes that returns writable memory for the result, such as pages of a file. By default
+        the result is ``bytes``.
 
     Returns
     -------
     bytes
-        A safetensors file; its metadata has the nesting, under ``"state"``.
+        A safetensors file, as a ``memoryview`` with ``allocate``; its metadata has the nesting, under ``"state"``.
 
     Raises
     ------
@@ -95,7 +102,7 @@ def pack(state: Mapping[str, Any], as_array: Callable[[Any], tuple[NDArray[np.ge
         )
 
     nesting = plain(dict(state), "")
-    return _written(tensors, {"state": json.dumps(nesting)})
+    return _written(tensors, {"state": json.dumps(nesting)}, allocate)
 
 
 def unpack(packed: bytes, as_tensor: Callable[[NDArray[np.generic], str], Any]) -> dict[Any, Any]:
@@ -112,7 +119,8 @@ def unpack(packed: bytes, as_tensor: Callable[[NDArray[np.generic], str], Any]) 
         These bytes are no such state.
     """
     try:
-        nesting = json.loads((safetensors_metadata(BytesIO(packed)) or {})["state"])
+        header = packed[: 8 + int.from_bytes(packed[:8], "little")]
+        nesting = json.loads((safetensors_metadata(BytesIO(header)) or {})["state"])
         tensors = _read(packed)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StateError(f"{len(packed)} bytes that are not a state: {error}") from error
@@ -134,7 +142,11 @@ def unpack(packed: bytes, as_tensor: Callable[[NDArray[np.generic], str], Any]) 
     return state
 
 
-def _written(tensors: Mapping[str, NDArray[np.generic]], metadata: dict[str, str]) -> bytes:
+def _written(
+    tensors: Mapping[str, NDArray[np.generic]],
+    metadata: dict[str, str],
+    allocate: Callable[[int], memoryview] | None,
+) -> bytes:
     """Write a safetensors file, with one copy of what it holds: the library makes three."""
     if any(array.dtype.name not in _TYPES or not array.dtype.isnative for array in tensors.values()):
         return bytes(save(dict(tensors), metadata=metadata))
@@ -154,16 +166,24 @@ def _written(tensors: Mapping[str, NDArray[np.generic]], metadata: dict[str, str
     if len(text) > _LONGEST_HEADER:
         raise StateError(f"the state takes {len(text):,} bytes beside its tensors, and {_LONGEST_HEADER:,} are allowed")
     contents = (array.reshape(-1).view(np.uint8).data for _, array in ordered)
-    return b"".join((len(text).to_bytes(8, "little"), text, *contents))
+    parts: list[bytes | memoryview] = [len(text).to_bytes(8, "little"), text, *contents]
+    if allocate is None:
+        return b"".join(parts)
+    packed = allocate(8 + len(text) + end)
+    place = 0
+    for part in parts:
+        packed[place : place + len(part)] = part
+        place += len(part)
+    return cast("bytes", packed)
 
 
 def _read(packed: bytes) -> dict[str, NDArray[np.generic]]:
     """Read the tensors of a safetensors file, as views of it where they are large; ValueError where it is none."""
     length = int.from_bytes(packed[:8], "little")
-    header = json.loads(packed[8 : 8 + length])
+    header = json.loads(bytes(packed[8 : 8 + length]))
     header.pop("__metadata__", None)
     if any(entry["dtype"] not in _NUMPY for entry in header.values()):
-        return load(packed)
+        return load(bytes(packed))
     tensors = {}
     end = 0
     for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):

@@ -9,7 +9,7 @@ import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from optimizer.errors import CerebroError, nearest
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = ["Store", "StoreError", "StoreFullError"]
 
@@ -108,8 +108,15 @@ class Store:
         """Name a place for other programs: Spark, petastorm."""
         return "/".join((self.uri, *(quote(part) for part in _segments(parts))))
 
-    def read(self, *parts: str) -> bytes:
+    def read(self, *parts: str, allocate: Callable[[int], memoryview] | None = None) -> bytes:
         """Read a file's bytes.
+
+        Parameters
+        ----------
+        *parts : str
+            Path of the file.
+        allocate : callable, optional
+            Function of a number of bytes that returns writable memory for them. By default they are ``bytes``.
 
         Raises
         ------
@@ -117,8 +124,14 @@ class Store:
             It is not there, or cannot be read.
         """
         with _about(self, parts, "read"), self.open_input(*parts) as file:
-            data: bytes = file.read()
-        return data
+            if allocate is None:
+                data: bytes = file.read()
+                return data
+            memory = allocate(file.size())
+            place = 0
+            while place < len(memory):
+                place += file.readinto(memory[place:]) or len(memory)
+        return cast("bytes", memory)
 
     def write(self, data: bytes | bytearray | memoryview, *parts: str) -> None:
         """Write a file, or replace one: concurrent readers get the old one or the new one, never half of one.

@@ -16,6 +16,8 @@ from udfs.rpc._limits import Limits
 from udfs.rpc._socket import deadline
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from udfs.rpc._channel import Channel
     from udfs.rpc._credentials import Credentials
     from udfs.rpc._protocol import Request, WireProtocol
@@ -103,14 +105,20 @@ class Caller:
         content, _ = self._fetched(name, timeout_s)
         return content
 
-    def fetch_held(self, name: str, *, timeout_s: float) -> Held:
-        """Fetch bytes together with the digest of the bytes received; see :meth:`fetch`."""
-        content, digest = self._fetched(name, timeout_s)
+    def fetch_held(self, name: str, *, timeout_s: float, allocate: Callable[[int], memoryview] | None = None) -> Held:
+        """Fetch bytes together with the digest of the bytes received; see :meth:`fetch`.
+
+        ``allocate`` returns writable memory for a number of bytes, such as pages of a file; by default they are
+        ``bytes``.
+        """
+        content, digest = self._fetched(name, timeout_s, allocate)
         return Held(content, digest or digest_of(content))
 
-    def _fetched(self, name: str, timeout_s: float) -> tuple[bytes, str]:
+    def _fetched(
+        self, name: str, timeout_s: float, allocate: Callable[[int], memoryview] | None = None
+    ) -> tuple[bytes, str]:
         try:
-            kind, answer, digest = self._ask(Kind.FETCH, name.encode(), None, deadline(timeout_s))
+            kind, answer, digest = self._ask(Kind.FETCH, name.encode(), None, deadline(timeout_s), allocate)
         except RefusedError as error:
             raise RefusedError(f"{self._location} refused to give {name!r}: {error}") from error
         except OSError as error:
@@ -119,7 +127,14 @@ class Caller:
             raise CallError(f"{self._location} did not give {name!r}: {answer.decode(errors='replace')}")
         return answer, digest
 
-    def _ask(self, kind: Kind, content: bytes, limit: int | None, until: float) -> tuple[Kind, bytes, str]:
+    def _ask(
+        self,
+        kind: Kind,
+        content: bytes,
+        limit: int | None,
+        until: float,
+        allocate: Callable[[int], memoryview] | None = None,
+    ) -> tuple[Kind, bytes, str]:
         channel = self._take(until)
         try:
             channel.send(kind, content, until)
@@ -127,7 +142,7 @@ class Caller:
             if limit is not None and length > limit:
                 raise RefusedError(f"an answer of {length:,} bytes, more than {limit:,}")  # noqa: TRY301 - closes as well
             if answer_kind is Kind.HELD:
-                answer, digest = channel.receive_held(length, until)
+                answer, digest = channel.receive_held(length, until, allocate)
             else:
                 answer, digest = channel.receive_content(length, until), ""
         except BaseException:

@@ -7,7 +7,7 @@ import ssl
 import struct
 from contextlib import suppress
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from udfs.rpc._encryption import session_of, underneath
 from udfs.rpc._errors import RefusedError
@@ -17,7 +17,7 @@ from udfs.rpc._socket import cut, encrypt, read, read_into, write
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from udfs.rpc._seal import Signature
 
@@ -245,23 +245,25 @@ class Channel:
         self._received += 1
         return bytes(content)
 
-    def receive_held(self, length: int, until: float) -> tuple[bytes, str]:
-        """Read the content of a ``HELD`` message and return it with its verified digest.
+    def receive_held(
+        self, length: int, until: float, allocate: Callable[[int], memoryview] | None = None
+    ) -> tuple[bytes, str]:
+        """Read the content of a ``HELD`` message into memory of ``allocate``; return it with its verified digest.
 
         Raises
         ------
         RefusedError, OSError
             See :meth:`receive_content`.
         """
-        content, digest = bytearray(length), new_digest()
-        for part in _parts(memoryview(content)):
+        content, digest = memoryview(bytearray(length)) if allocate is None else allocate(length), new_digest()
+        for part in _parts(content):
             read_into(self._connection, part, until)
             digest.update(part)
         hex_digest = str(digest.hexdigest())
         mac = read(self._connection, MAC_BYTES, until)
         self._seal.check(mac, f"{self._in} digest", self._received, hex_digest.encode())
         self._received += 1
-        return bytes(content), hex_digest
+        return bytes(content) if allocate is None else cast("bytes", content), hex_digest
 
 
 def _parts(content: memoryview) -> Iterator[memoryview]:
