@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from udfs.adaptation import Augmentation
     from udfs.handlers import HyperModelTrainer, ModelTrainer
     from udfs.metrics import METRICS, Metric, metric
+    from udfs.offloading import DiskOffload
     from udfs.sequences import Windows
     from udfs.shards import PreparedData, Series
     from udfs.store import Store
@@ -64,6 +65,7 @@ __all__ = [
     "Adaptation",
     "AgingEvolution",
     "Augmentation",
+    "DiskOffload",
     "EnsembleModel",
     "Experiment",
     "GridSearch",
@@ -119,6 +121,7 @@ _NAMES = {
     "udfs.adaptation": {"Augmentation"},
     "udfs.handlers": {"HyperModelTrainer", "ModelTrainer"},
     "udfs.metrics": {"METRICS", "Metric", "metric"},
+    "udfs.offloading": {"DiskOffload"},
     "udfs.sequences": {"Windows"},
     "udfs.shards": {"PreparedData", "Series"},
     "udfs.store": {"Store"},

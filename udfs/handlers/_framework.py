@@ -53,6 +53,8 @@ class Framework(Handler, Protocol):
         Whether its sessions train and evaluate rows with weights. Without it such rows are refused.
     freezing_schedules : bool
         Whether its sessions follow ``freeze_until``. Without it a trainer that has one is refused.
+    disk_offload : bool
+        Whether its sessions follow ``offload``. Without it a trainer that has one is refused.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Framework(Handler, Protocol):
     channels_last: bool = False
     sample_weights: bool = False
     freezing_schedules: bool = False
+    disk_offload: bool = False
 
     def recognises(self, model: object) -> bool:
         """Return whether an object is a model of this framework."""

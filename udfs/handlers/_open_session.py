@@ -29,7 +29,7 @@ __all__ = ["call_trainer", "open_adapted", "open_session", "training_bytes"]
 
 def training_bytes(session: Session) -> int:
     """Estimate the bytes that training takes: weights, gradients, Adam's two moments, and checkpoints on their way."""
-    return 6 * session.weight_bytes
+    return int(getattr(session, "training_bytes", 6 * session.weight_bytes))
 
 
 def open_session(
@@ -109,6 +109,11 @@ def open_adapted(
     if isinstance(made, TrainingFunctions):
         session = FunctionSession(made, dict(params), device)
         return trained_whole(session, made, inputs, columns, "train_fn of TrainingFunctions trains the whole model")
+    if made.offload is not None:
+        raise TrainerError(
+            "offload must be None in an adaptation, whose frozen layers are computed once, got a DiskOffload. Use a "
+            "search such as GridSearch"
+        )
     if made.view is not None:
         raise TrainerError(
             f"view must be None in an adaptation, whose records are read as they are, got {made.view!r}. Use a search "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from udfs.handlers._registry import framework, framework_of, frameworks
 from udfs.metrics import Metric, metric
+from udfs.offloading import DiskOffload
 from udfs.training import Task, TrainerError, check_phases, check_view
 
 if TYPE_CHECKING:
@@ -56,11 +57,15 @@ class ModelTrainer:
     view : RowView, optional
         Rows of the shards as this configuration reads them, such as ``InputColumns(["conv5"])`` or ``Windows(100)``. By
         default the network reads all inputs of each row.
+    offload : DiskOffload, optional
+        Parameters and optimizer state in files of a local disk, and activations computed again, for a torch model that
+        is larger than memory. By default all are in memory.
 
     Raises
     ------
     TrainerError
-        No framework recognises the model, or a size or a word is not allowed; its framework has no freezing schedules.
+        No framework recognises the model, or a size or a word is not allowed; its framework has no freezing schedules,
+        or does not train models larger than memory.
     MetricError
         A metric has an unknown name.
     InvalidArgumentError
@@ -93,6 +98,7 @@ class ModelTrainer:
     epochs: int | None = None
     freeze_until: Mapping[int, str | None] = field(default_factory=dict)
     view: RowView | None = None
+    offload: DiskOffload | None = None
 
     def __post_init__(self) -> None:
         if self.framework is None:
@@ -119,6 +125,7 @@ class ModelTrainer:
                 "train the phases one after the other, each "
                 "with layers frozen from the start, or write the model in torch"
             )
+        _check_offload(self.offload, trainer_framework(self))
         if isinstance(self.task, str):
             Task(self.task)  # type: ignore[arg-type] # a word of the user's, which this checks
         elif not (self.task is None or isinstance(self.task, Task)):
@@ -133,6 +140,15 @@ class ModelTrainer:
         """Name of the framework that the model belongs to: ``"torch"``, ``"keras"`` or another; ``None`` of none."""
         backend = framework_of(self.model)
         return None if backend is None else backend.name
+
+
+def _check_offload(offload: object, backend: Framework) -> None:
+    if offload is None:
+        return
+    if not isinstance(offload, DiskOffload):
+        raise TrainerError(f"offload must be a DiskOffload, got {offload!r}. Write offload=DiskOffload().")
+    if not backend.disk_offload:
+        raise TrainerError(f"offload must be None for {backend.name}, which trains in memory. Write the model in torch")
 
 
 def trainer_framework(trainer: ModelTrainer) -> Framework:

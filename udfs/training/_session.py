@@ -101,6 +101,10 @@ class Trainer(Protocol):
     def freeze_until(self) -> Mapping[int, str | None]:
         """The layer up to which all is frozen, by the epoch from which on it is."""
 
+    @property
+    def offload(self) -> Any:
+        """A :class:`udfs.offloading.DiskOffload`; ``None`` to train in memory."""
+
 
 class Session(Protocol):
     """A configuration that is open on a worker: its model, its optimizer, its random numbers.
@@ -108,8 +112,10 @@ class Session(Protocol):
     It may have a method ``unused_inputs(inputs)`` that lists the places of the inputs that the network does not read on
     a batch, which a search refuses; an attribute ``view``, the :class:`RowView` of the configuration, which
     :func:`udfs.handlers.open_session` sets; a method ``attribute_marks()`` that returns bytes by the names of
-    attributes that a checkpoint leaves out, which must not change in training; and an attribute ``metric_mode``,
-    ``"min"`` or ``"max"``, of a scheduler that follows the metric.
+    attributes that a checkpoint leaves out, which must not change in training; an attribute ``metric_mode``,
+    ``"min"`` or ``"max"``, of a scheduler that follows the metric; an attribute ``training_bytes``, the memory that
+    training takes; and a method ``checkpoint_buffer(nbytes)`` of a model larger than memory, which returns a writable
+    ``memoryview`` of a file: checkpoints are ``memoryview`` too then.
 
     Attributes
     ----------

@@ -41,6 +41,7 @@ class TorchFramework(Framework):
     incremental = True
     sample_weights = True
     freezing_schedules = True
+    disk_offload = True
 
     def recognises(self, model: object) -> bool:
         """Return whether it is a ``torch.nn.Module`` or an ``ExportedProgram``."""
@@ -118,6 +119,10 @@ class TorchFramework(Framework):
 
     def open_training(self, trainer: Trainer, device: str) -> Session:
         """Open a session of torch; the model is moved to the device in place."""
+        if trainer.offload is not None:
+            from udfs.handlers.torch._offloaded_session import OffloadedSession  # few models are larger than memory
+
+            return OffloadedSession(trainer, device)
         from udfs.handlers.torch._session import TorchSession  # inference needs nothing of training
 
         return TorchSession(trainer, device)

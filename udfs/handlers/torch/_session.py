@@ -130,9 +130,13 @@ class TorchSession:
             **({"attributes": attributes} if (attributes := self._attributes.state()) else {}),
         }
 
+    def unpacked(self, state: bytes) -> dict[Any, Any]:
+        """Read a checkpoint."""
+        return unpack(state, as_tensor)
+
     def restore(self, state: bytes) -> None:
         """Continue from a checkpoint."""
-        saved = unpack(state, as_tensor)
+        saved = self.unpacked(state)
         try:
             self.load(saved)
             self._trainer.optimizer.load_state_dict(saved["optimizer"])
@@ -145,7 +149,7 @@ class TorchSession:
 
     def adopt(self, state: bytes, *, optimizer: bool = True) -> None:
         """Begin from the checkpoint of another configuration."""
-        saved = unpack(state, as_tensor)
+        saved = self.unpacked(state)
         try:
             if optimizer:
                 adopt_state(self._trainer, saved, self.saved_tensors(), self.load)
@@ -161,7 +165,7 @@ class TorchSession:
 
     def inherit(self, state: bytes) -> None:
         """Begin with those weights of another configuration that fit."""
-        saved = unpack(state, as_tensor)
+        saved = self.unpacked(state)
         try:
             self.inherited = inherit_weights(self._trainer, saved, self.saved_tensors(), self.load)
         except (AttributeError, KeyError, RuntimeError, ValueError, TypeError) as error:
