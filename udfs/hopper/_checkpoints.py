@@ -15,6 +15,8 @@ from udfs.rpc import digest_of
 from udfs.store import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from udfs.store import Store
@@ -86,8 +88,10 @@ class Checkpoints:
         self._delete(trial_id, versions)
         return set(versions.values())
 
-    def read(self, trial_id: str, version: int, digest: str) -> bytes:
-        """Read the checkpoint of a version.
+    def read(
+        self, trial_id: str, version: int, digest: str, allocate: Callable[[int], memoryview] | None = None
+    ) -> bytes:
+        """Read the checkpoint of a version, into memory of ``allocate`` if there is one.
 
         Raises
         ------
@@ -97,7 +101,7 @@ class Checkpoints:
             It is not there, or cannot be read.
         """
         place = self._place(trial_id, version, digest)
-        state = self.store.read(*place)
+        state = self.store.read(*place, allocate=allocate)
         if digest_of(state) != digest:
             raise DamagedError(
                 f"{self.store.url(*place)} is damaged (its bytes are not those of its digest): {_REMEDY}"

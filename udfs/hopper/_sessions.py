@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import OrderedDict
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from udfs.hopper._states import States
     from udfs.rpc import Credentials
     from udfs.training import Rows, Session
+
+    Allocator = Callable[[int], memoryview]
 
 __all__ = ["Sessions"]
 
@@ -117,7 +120,7 @@ class Sessions:
             if kept is not None and kept.digest == member.digest:
                 opened.session.restore(kept.content)
             else:
-                state = self._fetch(member)
+                state = self._fetch(member, _allocator(opened.session))
                 fetched = len(state)
                 opened.session.restore(state)
         opened.at = member.digest if member.version else _first(member)
@@ -217,6 +220,12 @@ class Sessions:
         if settings is None:
             while len(self._open) > _OPEN:
                 self._open.popitem(last=False)
+            # Files of models that are larger than memory, which fill the disk.
+            idle = [name for name, each in self._open.items() if _allocator(each.session) is not None][:-1]
+            for name in idle:
+                del self._open[name]
+            if idle:
+                gc.collect()
             return
         limit = self._model_bytes // 4 if settings.session_bytes is None else settings.session_bytes
         total = sum(each.nbytes for each in self._open.values())
@@ -241,7 +250,7 @@ class Sessions:
         if kept is not None and kept.digest == source.digest:
             take(kept.content)
             return 0
-        state = _read(self._checkpoints, source.trial_id, source.version, source.digest)
+        state = _read(self._checkpoints, source.trial_id, source.version, source.digest, _allocator(session))
         take(state)
         return len(state)
 
@@ -263,13 +272,15 @@ class Sessions:
             ) from error
         return len(state)
 
-    def _fetch(self, member: Member) -> bytes:
+    def _fetch(self, member: Member, allocate: Allocator | None) -> bytes:
         """Get a checkpoint from the worker that trained last, or from the store."""
         if not member.peer:
-            return _read(self._checkpoints, member.trial_id, member.version, member.digest)
+            return _read(self._checkpoints, member.trial_id, member.version, member.digest, allocate)
         if member.peer not in self._peers:
             self._peers[member.peer] = Caller(member.peer, self._credentials, HOPPER)
-        fetched = self._peers[member.peer].fetch_held(f"{member.trial_id}/{member.version}", timeout_s=_FETCH_S)
+        fetched = self._peers[member.peer].fetch_held(
+            f"{member.trial_id}/{member.version}", timeout_s=_FETCH_S, allocate=allocate
+        )
         if fetched.digest != member.digest:
             raise CallError(
                 f"the checkpoint of {member.trial_id} at version {member.version} from {member.peer} is another one "
@@ -278,9 +289,16 @@ class Sessions:
         return fetched.content
 
 
-def _read(checkpoints: Checkpoints, trial_id: str, version: int, digest: str) -> bytes:
+def _allocator(session: Session) -> Allocator | None:
+    """Return the function that allocates a checkpoint in a file, of a session whose model is larger than memory."""
+    return getattr(session, "checkpoint_buffer", None)
+
+
+def _read(
+    checkpoints: Checkpoints, trial_id: str, version: int, digest: str, allocate: Allocator | None = None
+) -> bytes:
     try:
-        return checkpoints.read(trial_id, version, digest)
+        return checkpoints.read(trial_id, version, digest, allocate)
     except (DamagedError, StoreError) as error:
         raise CallError(
             f"the store does not give the checkpoint of {trial_id} at version {version}: {error}"
