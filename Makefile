@@ -231,6 +231,7 @@ bench: java $(VENV)/test.stamp jvm
 	$(VENV)/bin/python -m benchmarks.steering
 	$(VENV)/bin/python -m benchmarks.debugging
 	$(VENV)/bin/python -m benchmarks.hopper.endpoint_under_attack
+	$(VENV)/bin/python -m benchmarks.hopper.larger_than_memory
 	$(VENV)/bin/python -m benchmarks.occlusion
 	$(VENV)/bin/python -m benchmarks.compiling
 	$(VENV)/bin/python -m benchmarks.serving.figures
