@@ -155,6 +155,21 @@ def test_buffers_of_losses_hidden_buffers_and_optimizers_hop() -> None:
     assert_hops(trainer(lambda: torch.nn.Linear(4, 2), optimizer=Warmed))
 
 
+class Recurrent(torch.nn.Module):
+    """An LSTM, whose attributes list its parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.last = torch.nn.LSTM(2, 3, batch_first=True, bidirectional=True), torch.nn.Linear(6, 2)
+
+    def forward(self, x: Any) -> Any:
+        return self.last(self.lstm(x.reshape(-1, 2, 2))[0][:, -1])
+
+
+def test_the_list_of_the_parameters_of_an_lstm_is_no_state() -> None:
+    assert_hops(trainer(Recurrent))
+
+
 def test_the_graph_of_a_traced_module_is_no_state() -> None:
     """Its pickle has the mode and the weights of the module, which training changes."""
 

@@ -148,7 +148,10 @@ def _is_plain(value: Any) -> bool:
 
 
 def _is_code(value: Any) -> bool:
-    # The pickle of a traced module's graph has the module's weights and mode, which training changes.
+    # The pickle of a traced module's graph has the module's weights and mode, which training changes. An LSTM lists
+    # its parameters.
+    if type(value) in {list, tuple} and value:
+        return all(map(_is_code, value))
     kinds = (nn.Module, nn.Parameter, torch.Tensor, torch.dtype, torch.device, torch.fx.Graph)
     return callable(value) or isinstance(value, kinds)
 
