@@ -86,5 +86,6 @@ def _network(training: GroupTraining, configuration: int) -> PortableNetwork:
             initial_seed(training.seed, str(configuration)),
             weighted=prepared.weights is not None,
             data=prepared,
+            by_group=True,
         )
         return PortableNetwork.of(session.model, session.read(load_rows(prepared, "train", 2).inputs))

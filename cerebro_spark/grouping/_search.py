@@ -274,7 +274,15 @@ class GroupedSearch(Estimator[GroupedModel]):
                 f"data must be prepared for groups by {', '.join(self.group_by)}, got {', '.join(data.group_by)}. Call "
                 "prepare() of this search"
             )
-        probed = probe(self.trainer_fn, configurations, data.prepared, self.seed, self.backend, epochs=self.num_epochs)
+        probed = probe(
+            self.trainer_fn,
+            configurations,
+            data.prepared,
+            self.seed,
+            self.backend,
+            epochs=self.num_epochs,
+            by_group=True,
+        )
         if view_of(probed.session) is not None:
             raise InvalidArgumentError(
                 "trainer_fn must return a trainer without a view, because all groups read the same inputs, got "

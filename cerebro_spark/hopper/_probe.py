@@ -99,7 +99,7 @@ class Probed:
         return f"val_{name}" if validates else name
 
 
-def probe(
+def probe(  # noqa: PLR0913 - what an Estimator knows of its run
     trainer_fn: Callable[[dict[str, Any]], Any],
     configurations: Sequence[Mapping[str, Any]],
     prepared: PreparedData,
@@ -108,6 +108,8 @@ def probe(
     opened: Callable[[Session], None] | None = None,
     epochs: int | None = None,
     limit_s: float | None = None,
+    *,
+    by_group: bool = False,
 ) -> Probed:
     """Build a configuration here and train it on a few rows: the first one that can be trained.
 
@@ -115,7 +117,8 @@ def probe(
     here. The process is left as it was.
 
     ``opened`` is called with the session before it sees the rows. ``epochs`` is the most that a configuration trains,
-    where a new search says it. ``limit_s`` limits the seconds for each configuration; see :func:`run_trial`. If no
+    where a new search says it. ``limit_s`` limits the seconds for each configuration; see :func:`run_trial`. With
+    ``by_group``, the batches of whole shards are not checked, because groups have models of their own. If no
     configuration can be trained, raise the error of the first one: TrainerError if the function raises, takes longer
     than the limit, or gives what cannot be trained on these rows or in so few epochs, LabelError if the model has no
     output for a label, InvalidArgumentError if the model is larger than a worker's memory. Raise ShardError if a shard
@@ -130,7 +133,7 @@ def probe(
         try:
             with OPENING, settings_kept():
                 reads = ReadParameters(trainer_fn)
-                work = partial(_opened, reads, params, prepared, rows, seed, opened, epochs)
+                work = partial(_opened, reads, params, prepared, rows, seed, opened, epochs, by_group=by_group)
                 session = run_trial(work, params, limit_s)
                 _note_unread(session, params, reads.unread(configurations, params))
                 _check_memory(session, backend)
@@ -151,13 +154,21 @@ def _opened(
     seed: int,
     opened: Callable[[Session], None] | None,
     epochs: int | None,
+    *,
+    by_group: bool,
 ) -> Session:
     """Open a configuration, evaluate it on a few rows and on the ends of the labels, and train a step."""
     weighted = rows.weights is not None
     seen = prepared
     try:
         session = open_session(
-            trainer_fn, params, initial_seed(seed, "probe"), weighted=weighted, epochs=epochs, data=prepared
+            trainer_fn,
+            params,
+            initial_seed(seed, "probe"),
+            weighted=weighted,
+            epochs=epochs,
+            data=prepared,
+            by_group=by_group,
         )
         if opened is not None:
             opened(session)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from udfs.grouping._weights import packed_weights, weights_of
-from udfs.handlers import framework_of
+from udfs.handlers import BatchChecks, framework_of
 from udfs.hopper import reason_of
-from udfs.training import row_order
+from udfs.tensors import TensorSpec
+from udfs.training import TrainerError, row_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -102,9 +103,10 @@ class ConfigurationTrainer:
 
     def train(self, groups: Sequence[Group]) -> list[Trained]:
         """Train the configuration for each group, from the same first state."""
-        results: dict[int, Trained] = {}
-        median = float(np.median([group.train.rows for group in groups])) if groups else 0.0
-        small = [place for place, group in enumerate(groups) if group.train.rows <= _LARGE * median]
+        results = self._refused(groups)
+        sizes = {place: group.train.rows for place, group in enumerate(groups) if place not in results}
+        median = float(np.median(list(sizes.values()))) if sizes else 0.0
+        small = [place for place, rows in sizes.items() if rows <= _LARGE * median]
         # Groups of similar sizes share their steps.
         waiting = sorted(small, key=lambda place: groups[place].train.rows)
         if len(waiting) <= _ALONE:
@@ -125,6 +127,23 @@ class ConfigurationTrainer:
             if place not in results:
                 results[place] = self._alone(group)
         return [results[place] for place in range(len(groups))]
+
+    def _refused(self, groups: Sequence[Group]) -> dict[int, Trained]:
+        """Return results of the groups whose batches do not suit the trainer, as a last batch of one row does not."""
+        try:
+            trainer: Any = getattr(self._fresh(), "trainer", None)
+        except Exception as error:  # noqa: BLE001 - of the user's code
+            return dict.fromkeys(range(len(groups)), Trained(reason=_reason(error)))
+        if trainer is None or not groups:
+            return {}
+        specs = [TensorSpec(array.shape[1:], str(array.dtype)) for array in groups[0].train.inputs]
+        checks, results = BatchChecks(trainer, specs), {}
+        for place, group in enumerate(groups):
+            try:
+                checks.check_rows(group.train.rows, "group")
+            except TrainerError as error:
+                results[place] = Trained(reason=str(error))
+        return results
 
     def _refusal(self) -> str:
         """Return the reason why groups do not train together, or an empty one."""

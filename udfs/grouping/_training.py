@@ -229,6 +229,7 @@ class _Item:
                 weighted=training.data.prepared.weights is not None,
                 epochs=training.epochs,
                 data=training.data.prepared,
+                by_group=True,
             )
             follow_task(session, training.task, None)
             return session

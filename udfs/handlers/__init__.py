@@ -6,6 +6,7 @@ and moves numpy arrays. ``docs/frameworks.md`` describes how to add a framework.
 """
 
 from udfs.handlers._adapted_trainer import Adapted, Cut, trained_whole, with_columns
+from udfs.handlers._batch_checks import BatchChecks
 from udfs.handlers._decorated_helpers import register_reducers
 from udfs.handlers._framework import Framework
 from udfs.handlers._hypermodel import HyperModelTrainer
@@ -39,6 +40,7 @@ __all__ = [
     "ENTRY_POINTS",
     "LAYOUTS",
     "Adapted",
+    "BatchChecks",
     "Cut",
     "DeviceError",
     "Framework",

@@ -47,6 +47,7 @@ def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
         batch_size=4,
         scheduler=step,
         scheduler_step=params.get("step", "epoch"),
+        drop_last=params.get("drop_last", False),
     )
 
 
@@ -91,6 +92,25 @@ def test_a_group_that_diverges_leaves_the_others_alone() -> None:
     assert second.reason.startswith("diverged")
     assert not first.reason
     assert not third.reason
+
+
+def test_batches_are_checked_for_each_group_and_the_others_train_together() -> None:
+    members = groups([12, 9, 8, 13, 8, 10, 12, 8])
+    both = trainer(members, {})
+    both.pace.alone = 1.0
+    results = both.train(members)
+    assert both.pace.together > 0, f"nothing trained together: {both.pace.refusal}"
+    reasons = {place: result.reason for place, result in enumerate(results) if result.reason}
+    assert set(reasons) == {1, 3}
+    assert reasons[1].startswith("batch_size=4 must not leave a last batch of one row, got a group of 9 rows")
+    assert all(result.weights for place, result in enumerate(results) if place not in reasons)
+
+
+def test_a_group_without_a_whole_batch_is_not_trained_with_drop_last() -> None:
+    members = groups([12, 3, 9])
+    results = trainer(members, {"drop_last": True}).train(members)
+    assert [bool(result.reason) for result in results] == [False, True, False]
+    assert "Nothing of that group would be trained" in results[1].reason
 
 
 def test_steps_of_a_schedule_by_batch_train_one_by_one_with_the_reason() -> None:

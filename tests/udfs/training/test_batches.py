@@ -24,13 +24,13 @@ def shards(*rows: int, shape: tuple[int, ...] = (5,), dtype: str = "float32") ->
     )
 
 
-def opened(build: Callable[[], Any], data: Any, **settings: Any) -> Any:
+def opened(build: Callable[[], Any], data: Any, *, by_group: bool = False, **settings: Any) -> Any:
     def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
         net = build()
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         return ModelTrainer(model=net, optimizer=optimizer, loss=torch.nn.CrossEntropyLoss(), **settings)
 
-    return open_session(trainer_fn, {}, 3, data=data)
+    return open_session(trainer_fn, {}, 3, data=data, by_group=by_group)
 
 
 def normed() -> Any:
@@ -55,6 +55,11 @@ def frozen_norm() -> Any:
 def test_batch_norm_and_a_last_batch_of_one_row_are_refused(rows: tuple[int, ...], size: int) -> None:
     with pytest.raises(TrainerError, match=r"a last batch of one row.*: set drop_last=True"):
         opened(normed, shards(*rows), batch_size=size)
+
+
+def test_shards_of_groups_are_not_checked() -> None:
+    opened(normed, shards(241), batch_size=8, by_group=True)
+    opened(normed, shards(4), batch_size=8, drop_last=True, by_group=True)
 
 
 def test_drop_last_and_models_that_train_on_one_row_are_not() -> None:
