@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.ml import Model
 from pyspark.ml.param import Param
 from pyspark.ml.param.shared import HasPredictionCol, HasProbabilityCol, HasRawPredictionCol
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cerebro_spark.data import choose_features
+from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.grouping._keys import key_types, keys
 from cerebro_spark.grouping._summary import plot_groups, summarize
 from cerebro_spark.grouping._tables import best_rows, readable
@@ -45,7 +47,7 @@ class GroupedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionC
     that holds for the state too. All are null if a feature is null or cannot be read, or no model is there.
 
     The models lie in one Parquet file, which workers read by key; the plan of a query does not contain them. A saved
-    model has a copy of the file.
+    model has a copy of the file. A loaded model reads it where it was saved: do not overwrite a pipeline with itself.
 
     Parameters
     ----------
@@ -199,6 +201,29 @@ class GroupedModel(Model, HasPredictionCol, HasProbabilityCol, HasRawPredictionC
 
 class _Writer(DefaultParamsWriter):
     """Writer of a model's Params, its facts, and a copy of the packed models, all written by Spark."""
+
+    def save(self, path: str) -> None:
+        """Save; over the path that the model was loaded from its files stay, and the Params are written again."""
+        model: Any = self.instance
+        if not self.shouldOverwrite or not set(self._files(path)).intersection(model._urls):  # noqa: SLF001
+            super().save(path)
+            return
+        if self._files(os.path.join(path, _MODELS)) != sorted(model._urls):  # noqa: PTH118, SLF001
+            raise InvalidArgumentError(
+                f"path must not contain the files that the model reads, got {path!r}. Save it to another path"
+            )
+        spark = self.sparkSession
+        metadata = self._get_metadata_to_save(model, spark, {_FACTS: model._facts})  # noqa: SLF001
+        rows = spark.createDataFrame([(metadata,)], "value string").coalesce(1)
+        rows.write.mode("overwrite").text(os.path.join(path, "metadata"))  # noqa: PTH118
+
+    def _files(self, path: str) -> list[str]:
+        """List the files in a folder and below, as Spark names them."""
+        files = self.sparkSession.read.format("binaryFile").option("recursiveFileLookup", "true")
+        try:
+            return sorted(files.load(path).inputFiles())
+        except AnalysisException:  # there is no such path
+            return []
 
     def saveImpl(self, path: str) -> None:
         """Save to a path that does not exist yet."""

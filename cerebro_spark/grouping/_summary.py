@@ -94,7 +94,7 @@ def summarize(groups: DataFrame, notes: tuple[str, ...] = ()) -> GroupSummary:
 
 def plot_groups(groups: DataFrame) -> Figure:
     """Draw the error of each group's model over that of its baseline; at most 2,000 groups, the largest first."""
-    from matplotlib.figure import Figure
+    from udfs.driver.figure import NotebookFigure  # only a picture needs matplotlib
 
     table = (
         groups.where("error is not null and baseline_error is not null")
@@ -103,7 +103,7 @@ def plot_groups(groups: DataFrame) -> Figure:
         .select("rows", "error", "baseline_error")
         .toPandas()
     )
-    figure = Figure(figsize=(5, 4.5), layout="constrained")
+    figure = NotebookFigure(figsize=(5, 4.5), layout="constrained")
     axes = figure.subplots()
     most = float(max(table["error"].max(), table["baseline_error"].max())) if len(table) else 1.0
     axes.plot([0, most], [0, most], color="0.6", linewidth=1)

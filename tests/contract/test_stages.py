@@ -9,7 +9,10 @@ from stages import STAGES
 from udfs.testing import StageContract
 
 # These share their code with a stage of the core suite, or have their own tests there.
-_ALIKE = ("EnsembleModel", "MLPRegressor", "NetworkEstimator", "OcclusionExplainer", "TextFeaturizer", "TunedModel")
+_ALIKE = (
+    *("EnsembleModel", "GroupedModel", "MLPRegressor", "NetworkEstimator", "OcclusionExplainer", "TextFeaturizer"),
+    "TunedModel",
+)
 
 
 @pytest.mark.contract

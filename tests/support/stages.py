@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from estimators import network_estimator
 from photographs import crops, encode
@@ -15,9 +20,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from texts import TOKENIZERS, sentences, tiny_bert
 
-from cerebro_spark import EnsembleModel, TunedModel
+from cerebro_spark import EnsembleModel, GroupedModel, TunedModel
 from cerebro_spark.ensembles import MemberRecord
 from udfs.ensembles import Combination, Member
+from udfs.grouping import GROUPS_SCHEMA, MODELS_SCHEMA
+from udfs.grouping._weights import packed_weights
 from udfs.inference import PortableNetwork
 from udfs.shards import TensorColumn, TensorGroup
 from udfs.testing import StageSample
@@ -102,6 +109,56 @@ def ensemble_model() -> EnsembleModel:
     ]
     return (
         EnsembleModel.from_members(members, records, Combination.from_tasks([task], "mean"))
+        .setPredictionCol("guess")
+        .setRawPredictionCol("scores")
+        .setProbabilityCol("chance")
+    )
+
+
+def groups(spark: SparkSession, count: int) -> DataFrame:
+    return numbers(spark, count).selectExpr("id", "label", "if(id % 3 = 0, 'a', 'b') as kind", "numbers")
+
+
+@cache
+def packed_groups() -> Path:
+    """A folder with the models of two groups and of all rows, and their results."""
+    folder = Path(tempfile.mkdtemp())
+    models = [{"key": None, "configuration": 0, "content": tuned_model().network.data}]
+    rows = []
+    draw = np.random.default_rng(3)
+    for level, key in enumerate(("[]", '["a"]', '["b"]')):
+        # The sum of the numbers decides.
+        layers = {"0": (np.ones((8, 4)) / 8, draw.normal(size=8)), "2": (np.outer([-1, 1], np.ones(8)), np.zeros(2))}
+        tensors = {
+            f"{layer}.{name}": array.astype(np.float32)
+            for layer, arrays in layers.items()
+            for name, array in zip(("weight", "bias"), arrays, strict=True)
+        }
+        models.append({"key": key, "configuration": 0, "content": packed_weights(tensors)})
+        rows.append({"key": key, "level": min(level, 1), "configuration": 0, "status": "finished", "rows": 9})
+    for name, content, schema in (("models", models, MODELS_SCHEMA), ("results", rows, GROUPS_SCHEMA)):
+        pq.write_table(pa.Table.from_pylist(content, schema), folder / f"{name}.parquet")
+    return folder
+
+
+def grouped_model() -> GroupedModel:
+    single, folder = tuned_model(), packed_groups()
+    facts = {
+        "framework": "torch",
+        "task": Task("multiclass", "class index", "logits", 2).to_dict(),
+        "inputs": [asdict(group) for group in single.inputs],
+        "label": "label",
+        "group_by": ["kind"],
+        "types": ["string"],
+        "configurations": [{}],
+        "larger_is_better": True,
+        "metric": "accuracy",
+        "run": "groups",
+        "epochs": 1,
+        "notes": [],
+    }
+    return (
+        GroupedModel([(folder / "models.parquet").as_uri()], str(folder / "results.parquet"), facts)
         .setPredictionCol("guess")
         .setRawPredictionCol("scores")
         .setProbabilityCol("chance")
@@ -509,3 +566,13 @@ if TOKENIZERS:
         },
     )
 STAGES["EnsembleModel"] = replace(STAGES["TunedModel"], name="EnsembleModel", make=ensemble_model)
+STAGES["GroupedModel"] = replace(
+    STAGES["TunedModel"],
+    name="GroupedModel",
+    make=grouped_model,
+    frame=groups,
+    adds=(*STAGES["TunedModel"].adds, "model"),
+    renamed=STAGES["TunedModel"].renamed | {"modelCol": "a.3 `b`"},
+    defaults=STAGES["TunedModel"].defaults | {"batchSize": 4096, "modelCol": "model"},
+    values=STAGES["TunedModel"].values | {"modelCol": "answered"},
+)

@@ -118,6 +118,22 @@ def test_rows_go_to_the_model_of_their_group_or_of_the_nearest_above(
     assert "11 groups: 7 finished, 4 skipped" in model.explain()
 
 
+def test_overwriting_a_loaded_model_keeps_its_files(
+    fitted: tuple[GroupedSearch, GroupedModel], spark: SparkSession, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "folder" / "model")
+    fitted[1].save(path)
+    loaded = GroupedModel.load(path)
+    loaded.setModelCol("answer").write().overwrite().save(path)
+    again = GroupedModel.load(path)
+    row = spark.createDataFrame([("CA", "LA", 1.0, 0.0)], "state string, city string, a double, b double")
+    assert [each.transform(row).collect()[0]["answer"] for each in (loaded, again)] == ["state=CA, city=LA"] * 2
+    assert again.groups.count() == 11
+    with pytest.raises(InvalidArgumentError, match="path must not contain the files that the model reads"):
+        loaded.write().overwrite().save(str(tmp_path / "folder"))
+    assert GroupedModel.load(path).groups.count() == 11
+
+
 def test_resume_trains_the_work_items_that_are_missing(fitted: tuple[GroupedSearch, GroupedModel]) -> None:
     made, model = fitted
     before = {row["key"]: row["metric"] for row in model._table.collect() if row["configuration"] == 0}
