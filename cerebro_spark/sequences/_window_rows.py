@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
+    BooleanType,
     DataType,
     DoubleType,
     FloatType,
     LongType,
+    NumericType,
+    StringType,
     StructField,
     StructType,
 )
@@ -55,7 +58,8 @@ def window_rows(
     inputs : tuple of TensorGroup
         Inputs of the shards, with the columns that each is read from.
     labels : tuple of str
-        Columns of numbers whose labels of windows are added, as doubles. Default none.
+        Columns of numbers, strings or booleans whose labels of windows are added, in their types; as doubles with
+        ``label="mean"``. Default none.
 
     Returns
     -------
@@ -73,13 +77,14 @@ def window_rows(
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if twice is not None:
         raise ColumnError(f"columns of windows must have different names, got {twice!r} twice. Rename the column")
+    kinds = {name: _label_type(df, name, view) for name in labels}
     keys = tuple(f"k{place}" for place in range(len(series.series_by)))
     rows, columns = series_rows(
         df,
         series,
         inputs,
         [
-            *(F.col(quoted(name)).cast("double").alias(f"l{place}") for place, name in enumerate(labels)),
+            *(F.col(quoted(name)).cast(kind).alias(f"l{place}") for place, (name, kind) in enumerate(kinds.items())),
             F.col(quoted(series.order_by)).alias("at"),
             *(F.col(quoted(name)).alias(key) for key, name in zip(keys, series.series_by, strict=True)),
         ],
@@ -95,9 +100,21 @@ def window_rows(
     time = df.schema[series.order_by].dataType
     fields += [StructField("window_start", time), StructField("window_end", time)]
     fields += [StructField(group.name, _type(group)) for group in view.groups(inputs, ())[0]]
-    fields += [StructField(name, DoubleType()) for name in labels]
+    fields += [StructField(name, kind) for name, kind in kinds.items()]
     windows = ordered.mapInArrow(SeriesWindows(view, inputs, labels, keys), StructType(fields))
     return windows.withColumnsRenamed(dict(zip(keys, series.series_by, strict=True)))
+
+
+def _label_type(df: DataFrame, name: str, view: Windows) -> DataType:
+    """Return the type of the labels of windows."""
+    kind = df.schema[name].dataType
+    kinds = (NumericType, BooleanType) if view.label == "mean" else (NumericType, BooleanType, StringType)
+    if not isinstance(kind, kinds):
+        raise ColumnError(
+            f"label must be a column of {'numbers' if view.label == 'mean' else 'numbers, strings or booleans'}, got "
+            f"{name!r} of {kind.simpleString()}. Drop it, or cast it"
+        )
+    return DoubleType() if view.label == "mean" else kind
 
 
 def _type(group: TensorGroup) -> DataType:

@@ -21,6 +21,10 @@ def _last(labels: NDArray[Any]) -> NDArray[Any]:
     return labels[:, -1]
 
 
+def _middle(labels: NDArray[Any]) -> NDArray[Any]:
+    return labels[:, labels.shape[1] // 2]
+
+
 def _majority(labels: NDArray[Any]) -> NDArray[Any]:
     """Return the most frequent label of each window; of equally frequent ones, the smallest."""
     if not len(labels):
@@ -43,6 +47,7 @@ def _max(labels: NDArray[Any]) -> NDArray[Any]:
 
 LABELS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
     "last": _last,
+    "middle": _middle,
     "majority": _majority,
     "mean": _mean,
     "max": _max,

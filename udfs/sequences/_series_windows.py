@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from optimizer.errors import InvalidArgumentError
 from udfs.shards import Tensors, group_array
@@ -27,8 +28,9 @@ class SeriesWindows:
     """Windows of rows that come sorted by series and time: a function for ``mapInArrow``.
 
     The rows have ``run``, a number that changes from one series to the next, ``time``, ``at`` (the user's time), the
-    columns of ``inputs``, ``labels`` (doubles, which may be null) and ``keys``. A window has the keys, the first and
-    the last time, a tensor as nested lists for each input, and its labels. One series is in memory at a time.
+    columns of ``inputs``, ``labels`` (which may be null) and ``keys``. A window has the keys, the first and the last
+    time, a tensor as nested lists for each input, and its labels: in the type of the column, or doubles if they are
+    means. One series is in memory at a time.
     """
 
     view: Windows
@@ -57,8 +59,8 @@ class SeriesWindows:
         if (np.diff(table.column("time").to_numpy()) <= 0).any():
             raise InvalidArgumentError("order_by must have each time once in a series, got a time twice.")
         inputs = tuple(group_array(table, group) for group in self.inputs)
-        labels = tuple(table.column(name).to_numpy() for name in self.labels)
-        windows = self.view.apply(Tensors(inputs, labels, table.num_rows, offsets=np.array([0, table.num_rows])))
+        labels = [_Labels.of_column(table.column(name), self.view.label == "mean") for name in self.labels]
+        windows = self.view.apply(Tensors(inputs, (), table.num_rows, offsets=np.array([0, table.num_rows])))
         names = [*self.keys, "window_start", "window_end", *(group.name for group in self.inputs), *self.labels]
         for start in range(0, windows.rows, self.batch_size):
             picked = slice(start, min(start + self.batch_size, windows.rows))
@@ -66,8 +68,33 @@ class SeriesWindows:
             sources = [*((name, 0) for name in self.keys), ("at", 0), ("at", self.view.length - 1)]
             columns = [table.column(name).take(pa.array(begins + later)).combine_chunks() for name, later in sources]
             columns += [_nested(array[picked]) for array in windows.inputs]
-            columns += [pa.array(array[picked].astype(np.float64), from_pandas=True) for array in windows.labels]
+            rows = begins[:, None] + np.arange(self.view.length)
+            columns += [each.decoded(self.view.labels_of(each.numbers[rows])) for each in labels]
             yield pa.RecordBatch.from_arrays(columns, names=names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    """Labels of rows as numbers: places among the different values in their order, NaN for null, or values to average.
+
+    A label of rows is one of these values, whatever its type; single precision would round a large whole number.
+    """
+
+    numbers: NDArray[np.float64]
+    values: pa.Array | None
+
+    @classmethod
+    def of_column(cls, column: pa.ChunkedArray, is_averaged: bool) -> _Labels:
+        if is_averaged:
+            return cls(column.to_numpy().astype(np.float64), None)
+        values = column.unique().drop_null()
+        values = values.take(pc.array_sort_indices(values))
+        return cls(pc.index_in(column, value_set=values).to_numpy().astype(np.float64), values)
+
+    def decoded(self, labels: NDArray[Any]) -> pa.Array:
+        """Return labels of windows in the type of the column."""
+        numbers = pa.array(labels.astype(np.float64), from_pandas=True)
+        return numbers if self.values is None else self.values.take(numbers.cast(pa.int64()))
 
 
 def _nested(array: NDArray[Any]) -> pa.Array:

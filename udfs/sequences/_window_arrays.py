@@ -12,7 +12,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["LabelArray", "WindowArray", "WindowStarts"]
+__all__ = ["LabelArray", "WindowArray", "WindowStarts", "downsampled"]
+
+
+def downsampled(rows: NDArray[Any], size: int, method: str) -> NDArray[Any]:
+    """Downsample windows of shape (windows, length, ...) by the mean of ``size`` rows, or by the first of them."""
+    if method == "every" or size == 1:
+        return rows[:, ::size]
+    parts = rows.reshape(len(rows), -1, size, *rows.shape[2:])
+    means: NDArray[Any] = parts.mean(axis=2, dtype=np.float64).astype(rows.dtype)
+    return means
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +118,7 @@ class WindowArray(_Gathered):
     def __getitem__(self, picked: Any) -> NDArray[Any]:
         if self.method == "every" or self.downsample == 1:
             return self._rows(picked, self.length, self.downsample)
-        rows = self._rows(picked, self.length)
-        parts = rows.reshape(len(rows), -1, self.downsample, *self.source.shape[1:])
-        means: NDArray[Any] = parts.mean(axis=2, dtype=np.float64).astype(self.dtype)
-        return means
+        return downsampled(self._rows(picked, self.length), self.downsample, self.method)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 from optimizer.arguments import one_of, whole, whole_or_none
 from optimizer.errors import InvalidArgumentError
 from udfs.sequences._labels import label_function
-from udfs.sequences._window_arrays import LabelArray, WindowArray, WindowStarts
+from udfs.sequences._window_arrays import LabelArray, WindowArray, WindowStarts, downsampled
 from udfs.shards import TensorColumn, TensorGroup
 from udfs.training import TrainerError
 
@@ -45,10 +45,10 @@ class Windows:
         Number of successive rows that become one step of the input; ``length`` is a multiple of it. Default 1.
     method : {"mean", "every"}
         Way to downsample: the mean of the rows (a boxcar filter, the default), or the first of them.
-    label : {"last", "majority", "mean", "max"} or callable
-        Label of a window: that of its last row (default), the most frequent one (of equally frequent ones, the
-        smallest), the mean, or the largest. A function of an array ``(windows, length, ...)`` returns one label for
-        each window. Labels are not downsampled.
+    label : {"last", "middle", "majority", "mean", "max"} or callable
+        Label of a window: that of its last row (default), that of row ``length // 2``, the most frequent one (of
+        equally frequent ones, the smallest), the mean, or the largest. A function of an array ``(windows, length,
+        ...)`` returns one label for each window. Labels are not downsampled.
 
     Raises
     ------
@@ -147,6 +147,31 @@ class Windows:
         inputs: Any = tuple(WindowArray(array, starts, *keep) for array in rows.inputs)
         labels: Any = tuple(LabelArray(array, starts, self.length, label_function(self.label)) for array in rows.labels)
         return replace(rows, inputs=inputs, labels=labels, rows=starts.count, weights=None, offsets=None)
+
+    def part_of(self, windows: NDArray[Any]) -> NDArray[Any]:
+        """Return the rows of this view within windows that are at least as long: the middle ones, or the last ones.
+
+        Parameters
+        ----------
+        windows : array, shape (windows, rows, ...)
+            Windows of at least ``length`` rows, not downsampled.
+
+        Returns
+        -------
+        array, shape (windows, length, ...)
+            Around the middle with ``label="middle"``, and otherwise the last rows.
+        """
+        rows = windows.shape[1]
+        start = rows // 2 - self.length // 2 if self.label == "middle" else rows - self.length
+        return windows[:, start : start + self.length]
+
+    def inputs_of(self, windows: NDArray[Any]) -> NDArray[Any]:
+        """Return the input of the network, of shape (windows, steps, ...), from windows as :meth:`part_of` takes."""
+        return downsampled(self.part_of(windows), self.downsample, self.method)
+
+    def labels_of(self, labels: NDArray[Any]) -> NDArray[Any]:
+        """Return the labels of windows from those of the rows of windows as :meth:`part_of` takes."""
+        return np.asarray(label_function(self.label)(self.part_of(labels)))
 
     def to_dict(self) -> dict[str, Any]:
         """Convert for JSON; a function of labels is left out, which predictions do not need."""

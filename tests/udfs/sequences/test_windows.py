@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import Any
 
@@ -9,9 +10,9 @@ import numpy as np
 import pytest
 
 from optimizer.errors import InvalidArgumentError
-from udfs.sequences import Windows
+from udfs.sequences import Windows, common_windows, window_parts
 from udfs.shards import Shard, TensorColumn, TensorGroup, Tensors
-from udfs.training import TrainerError
+from udfs.training import Folds, TrainerError
 
 LENGTHS = (7, 2, 1, 12, 5)
 
@@ -83,6 +84,7 @@ def test_labels_by_name_and_by_function(rows: Tensors) -> None:
 
     truth: dict[Any, list[float]] = {
         "last": [labels[places[-1]] for places in expected],
+        "middle": [labels[places[2]] for places in expected],
         "majority": [majority(places) for places in expected],
         "max": [max(labels[place] for place in places) for places in expected],
         "mean": [sum(labels[place] for place in places) / 4 for places in expected],
@@ -97,6 +99,46 @@ def test_labels_by_name_and_by_function(rows: Tensors) -> None:
 
 def first(labels: np.ndarray) -> np.ndarray:
     return labels[:, 0]
+
+
+@pytest.mark.parametrize(("label", "start"), [("last", 6), ("middle", 3), (first, 6)])
+def test_a_part_of_longer_windows_is_a_shorter_window(rows: Tensors, label: Any, start: int) -> None:
+    plain = Tensors(rows.inputs[:1], rows.labels, rows.rows, names=("features",), offsets=np.array([0, rows.rows]))
+    short, long = Windows(4, 2, downsample=2, label=label), Windows(10, 3, label=label)
+    longest = 4 if callable(label) else 10
+    assert common_windows([Windows(4, 3, downsample=2, label=label), long]) == Windows(
+        longest, 3, method="every", label=label
+    )
+    windows = long.apply(plain).inputs[0][:]
+    alone = Windows(4, 1, downsample=2, label=label).apply(plain)
+    places = np.arange(len(windows)) * 3 + start
+    np.testing.assert_array_equal(short.inputs_of(windows), alone.inputs[0][places])
+    by_row = plain.labels[0][np.arange(len(windows))[:, None] * 3 + np.arange(10)]
+    np.testing.assert_array_equal(short.labels_of(by_row), alone.labels[0][places])
+
+
+def test_two_parts_of_windows_have_no_row_in_common() -> None:
+    lengths = np.array([40, 9, 7, 2, 30, 9, 9])
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    values = np.random.default_rng(4).normal(size=(offsets[-1], 2)).astype(np.float32)
+    rows = Tensors((values,), (np.zeros(len(values), np.int64),), len(values), names=("x",), offsets=offsets)
+    windows = Windows(6, 2).apply(rows)
+    part = window_parts(windows, offsets, 6, Folds(2))
+    starts = windows.inputs[0].starts[:]
+    read = [{row for first in starts[part == number] for row in range(first, first + 6)} for number in (0, 1)]
+    assert not read[0] & read[1]
+    # A window of a long series is left out only if it has rows of both halves; short series are whole.
+    for begin, end in itertools.pairwise(offsets):
+        inside = (starts >= begin) & (starts < end)
+        middle = (begin + end) // 2
+        if end - begin < 12:
+            assert len(set(part[inside].tolist())) <= 1
+            assert -1 not in part[inside]
+        else:
+            crossing = (starts[inside] < middle) & (starts[inside] + 6 > middle)
+            np.testing.assert_array_equal(part[inside] == -1, crossing)
+            assert set(part[inside].tolist()) == {-1, 0, 1}
+    assert {int(part[starts == offsets[place]][0]) for place in (0, 1, 2, 4, 5, 6)} == {0, 1}
 
 
 def test_four_settings_take_the_storage_of_one(rows: Tensors) -> None:
@@ -143,7 +185,7 @@ def test_groups_have_an_axis_of_time() -> None:
         ({"length": 4, "stride": 0}, "stride must be a whole number of at least 1, got 0"),
         ({"length": 5, "downsample": 2}, "length must be a multiple of downsample=2, got 5"),
         ({"length": 4, "method": "median"}, "method must be one of mean, every, got 'median'"),
-        ({"length": 4, "label": "lst"}, "label must be one of last, majority, mean, max, got 'lst'"),
+        ({"length": 4, "label": "lst"}, "label must be one of last, middle, majority, mean, max, got 'lst'"),
     ],
 )
 def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
