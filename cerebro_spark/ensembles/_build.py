@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cerebro_spark.ensembles._model import EnsembleModel, MemberRecord
 from cerebro_spark.ensembles._scores import Candidates, CandidateScores
-from cerebro_spark.errors import InvalidArgumentError, NoModelError
+from cerebro_spark.errors import InvalidArgumentError, NoModelError, TrainerError
 from cerebro_spark.hopper import uses_slots
+from cerebro_spark.sequences import window_facts
 from optimizer.arguments import one_of, whole
 from optimizer.ensembles import Choice, Elimination, choose_greedily
 from udfs.ensembles import VOTES, Combination, Member, ShardPrediction, ShardPredictions
+from udfs.handlers import call_trainer, settings_kept
+from udfs.sequences import Windows, common_windows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,6 +48,10 @@ class ExportedModel(Protocol):
     @property
     def task(self) -> Task:
         """Meaning of its outputs."""
+
+    @property
+    def windows(self) -> Windows | None:
+        """Windows that it reads; ``None`` for single rows."""
 
 
 class Exporter(Protocol):
@@ -117,10 +125,22 @@ def build_ensemble(
         for metric in settings.metrics:
             expected.check_metric(metric)
     partitions = len(job.prepared.partitions)
-    job = replace(job, most_rows=_most_rows(job))
+    job = replace(job, most_rows=_most_rows(job), windows=_windows(job))
     with uses_slots(spark):
         rows = spark.range(0, partitions, 1, partitions).mapInArrow(job, job.schema).collect()
     return _chosen(job, settings, searched_metric, export, [ShardPrediction.from_row(row) for row in rows])
+
+
+def _windows(job: ShardPredictions) -> Windows | None:
+    """Return windows that contain those of all candidates; ``None`` if they read single rows."""
+    views: list[Any] = []
+    if job.prepared.series is not None:
+        for each in job.candidates:
+            # The workers report errors, as those of each candidate.
+            with suppress(TrainerError), settings_kept():
+                views.append(getattr(call_trainer(job.trainer_fn, each.params, job.seed), "view", None))
+    windows = [view for view in views if isinstance(view, Windows)]
+    return common_windows(windows) if windows else None
 
 
 def _most_rows(job: ShardPredictions) -> int:
@@ -159,7 +179,8 @@ def _chosen(
     report = {"metric": metric, **_report(candidates, scores, choices, eliminated)}
     counts = Counter(choice.candidate for choice in choices)
     members, records = _members(job, candidates, scores, counts, export)
-    return EnsembleModel.from_members(members, records, combination, report)
+    windows = None if job.windows is None else window_facts(job.windows, job.prepared)
+    return EnsembleModel.from_members(members, records, combination, report, windows)
 
 
 def _eliminated(
@@ -220,7 +241,8 @@ def _members(
         trial_id, epoch = candidates.names[number]
         exported = export(trial_id, epoch)
         weight = float(scores.weights[number] * count / total)
-        members.append(Member(exported.network, exported.inputs, candidates.tasks[number], weight, count))
+        inputs = exported.inputs if job.windows is None else job.prepared.viewed(job.windows).inputs
+        members.append(Member(exported.network, inputs, candidates.tasks[number], weight, count, exported.windows))
         records.append(
             MemberRecord(
                 trial_id,

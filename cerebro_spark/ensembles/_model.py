@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from cerebro_spark.data import choose_features
+from cerebro_spark.sequences import described_rows
 from udfs.arrow import RowMap, RowPolicy
 from udfs.driver import (
     NetworkModel,
@@ -17,6 +18,7 @@ from udfs.driver import (
 )
 from udfs.ensembles import Combination, EnsemblePrediction, Member
 from udfs.inference import PortableNetwork
+from udfs.sequences import Windows
 from udfs.shards import TensorGroup
 from udfs.training import Task
 
@@ -54,7 +56,8 @@ class EnsembleModel(NetworkModel):
     ``"probability"``), for classes and labels, with the weighted mean of the members' probabilities or the shares of
     their votes, and ``rawPredictionCol`` (default ``"rawPrediction"``) with the same times the number of choices, or
     the values of a regression. All are null if a value is null, an image cannot be decoded or a tensor has another
-    size.
+    size. Members that read :class:`Windows` predict for the longest windows among theirs, in rows as those of
+    :class:`TunedModel`.
 
     Parameters
     ----------
@@ -76,6 +79,7 @@ class EnsembleModel(NetworkModel):
         records: Sequence[MemberRecord],
         combination: Combination,
         report: Mapping[str, Any] | None = None,
+        windows: Mapping[str, Any] | None = None,
     ) -> EnsembleModel:
         """Build a model of members that are combined.
 
@@ -89,6 +93,9 @@ class EnsembleModel(NetworkModel):
             Combination of their outputs.
         report : mapping, optional
             Plain data about the choice: ``metric``, ``scores``, ``steps`` and ``candidates``. By default none.
+        windows : mapping, optional
+            Windows that contain those of all members, as :func:`cerebro_spark.sequences.window_facts` describes them.
+            By default the members read single rows.
         """
         facts = {
             "vote": combination.vote,
@@ -101,10 +108,12 @@ class EnsembleModel(NetworkModel):
                     "task": member.task.to_dict(),
                     "weight": member.weight,
                     "choices": member.choices,
+                    **({} if member.windows is None else {"windows": member.windows.to_dict()}),
                 }
                 for member in members
             ],
             "members": [{**asdict(record), "params": dict(record.params)} for record in records],
+            **({} if windows is None else {"windows": dict(windows)}),
             **(report or {}),
         }
         return cls(b"".join(member.network.data for member in members), facts)
@@ -176,6 +185,13 @@ class EnsembleModel(NetworkModel):
         return "\n".join(lines)
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
+        facts = self._facts.get("windows")
+        if facts is None:
+            return self._scored(dataset)
+        names = [group["name"] for group in facts["inputs"]]
+        return self._scored(described_rows(dataset, facts)).drop(*names)
+
+    def _scored(self, dataset: DataFrame) -> DataFrame:
         raw, prediction = self.getRawPredictionCol(), self.getPredictionCol()
         has_probabilities = bool(self.getProbabilityCol()) and self.task.has_probabilities
         probability = self.getProbabilityCol() if has_probabilities else f"{self.uid}_probability"
@@ -209,6 +225,7 @@ class EnsembleModel(NetworkModel):
                     Task.from_dict(described["task"]),
                     described["weight"],
                     described["choices"],
+                    Windows.from_dict(described["windows"]) if "windows" in described else None,
                 )
             )
             start = end

@@ -158,7 +158,8 @@ class CandidateScores:
             Values in the order of :attr:`Candidates.usable`.
         """
         rows = len(self._candidates.labels[0])
-        numbers = np.arange(rows) % min(_BLOCKS, rows)
+        # Rows next to each other stay together: windows of series have most of their rows in common.
+        numbers = np.arange(rows) * min(_BLOCKS, rows) // max(rows, 1)
         return np.array(
             [
                 [self._value(metric, self._scores[number][0], 0, numbers == block) for block in np.unique(numbers)]

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from cerebro_spark.data import choose_features
 from cerebro_spark.errors import InvalidArgumentError
-from cerebro_spark.sequences import window_rows
+from cerebro_spark.sequences import described_rows, window_facts
 from optimizer.arguments import one_of
 from udfs.arrow import RowMap, RowPolicy
 from udfs.driver import (
@@ -21,7 +21,7 @@ from udfs.driver import (
 )
 from udfs.inference import UNCERTAINTIES, OutputUncertainty, PoolScore, PortableNetwork, Prediction
 from udfs.sequences import Windows
-from udfs.shards import Series, TensorGroup, load_rows, load_sample
+from udfs.shards import TensorGroup, load_rows, load_sample
 from udfs.sql import SQLModel
 from udfs.training import Task, decide_session_task, view_of
 
@@ -89,12 +89,7 @@ class TunedModel(NetworkModel):
             "label": prepared.labels[0].name,
         }
         if isinstance(view, Windows) and prepared.series is not None:
-            facts["windows"] = {
-                "view": view.to_dict(),
-                "series": prepared.series.to_dict(),
-                "inputs": [asdict(group) for group in prepared.inputs],
-                "labels": [group.name for group in prepared.labels if not group.shape],
-            }
+            facts["windows"] = window_facts(view, prepared)
         return cls(network.data, facts)
 
     @property
@@ -203,7 +198,7 @@ class TunedModel(NetworkModel):
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         if self.windows is not None:
-            dataset = self._window_rows(dataset)
+            dataset = described_rows(dataset, self._facts["windows"])
         scored = self._scored(dataset)
         return scored.drop(*(group.name for group in self.inputs)) if self.windows is not None else scored
 
@@ -211,15 +206,6 @@ class TunedModel(NetworkModel):
     def windows(self) -> Windows | None:
         """Windows that the network reads; ``None`` if it reads single rows."""
         return Windows.from_dict(self._facts["windows"]["view"]) if "windows" in self._facts else None
-
-    def _window_rows(self, dataset: DataFrame) -> DataFrame:
-        facts, view = self._facts["windows"], self.windows
-        assert view is not None
-        # Evaluators compare predictions with the labels of the windows.
-        known = facts["labels"] if "label" in facts["view"] else []
-        labels = tuple(name for name in known if name in dataset.columns)
-        inputs = tuple(map(TensorGroup.from_dict, facts["inputs"]))
-        return window_rows(dataset, Series.from_dict(facts["series"]), view, inputs, labels)
 
     def _refuse_windows(self, call: str) -> None:
         if self.windows is not None:

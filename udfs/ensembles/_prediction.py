@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from udfs.ensembles._combination import Combination
     from udfs.inference import PortableNetwork
+    from udfs.sequences import Windows
     from udfs.shards import TensorGroup
     from udfs.training import Task
 
@@ -31,7 +32,7 @@ __all__ = ["EnsemblePrediction", "Member"]
 class Member:
     """Network of an ensemble, the inputs that it reads, and the weight of its outputs.
 
-    ``weight`` is that of all its ``choices`` together.
+    ``weight`` is that of all its ``choices`` together. With ``windows``, the inputs are windows that contain these.
     """
 
     network: PortableNetwork
@@ -39,6 +40,11 @@ class Member:
     task: Task
     weight: float
     choices: int
+    windows: Windows | None = None
+
+    def read(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Return what the network reads of the inputs."""
+        return list(inputs) if self.windows is None else [self.windows.inputs_of(array) for array in inputs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,7 @@ class EnsemblePrediction:
         weight = sum(member.weight for member in self.members)
         choices = sum(member.choices for member in self.members)
         for member, run in zip(self.members, networks, strict=True):
-            (first, *_) = run([by_group[group] for group in member.inputs])
+            (first, *_) = run(member.read([by_group[group] for group in member.inputs]))
             outputs = first.reshape(len(first), -1)
             total += member.weight * self.combination.scores(member.task, outputs, choices)
             if self.combination.vote == "majority":

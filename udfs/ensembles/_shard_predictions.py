@@ -5,24 +5,27 @@ from __future__ import annotations
 import io
 import json
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
+from udfs.ensembles._held_out_rows import held_out_rows
 from udfs.handlers import open_session, register_framework, registered_frameworks, settings_kept
 from udfs.node import keep_freed_memory, limit_threads
 from udfs.shards import load_sample, load_shard
-from udfs.training import Folds, Task, TrainerError, follow_task, initial_seed, view_of, viewed_rows
+from udfs.training import Folds, Task, follow_task, initial_seed, random_stream, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
+    from udfs.ensembles._held_out_rows import HeldOutRows, HeldOutWindows
     from udfs.handlers import Framework
-    from udfs.shards import PreparedData, Tensors
+    from udfs.sequences import Windows
+    from udfs.shards import PreparedData
     from udfs.training import Session, TaskDecision
 
 __all__ = ["CandidateStates", "ShardPrediction", "ShardPredictions"]
@@ -89,7 +92,8 @@ class ShardPredictions:
 
     Every shard is read once, and every configuration is opened once in each task. ``seed`` is that of the search,
     ``decision`` the task of its first configuration. ``folds`` assigns rows to the two parts, and ``most_rows`` limits
-    the rows of a shard: they are shuffled, so the first ones are a random sample.
+    the rows of a shard: they are shuffled, so the first ones are a random sample. With ``windows``, the rows are these
+    windows, evenly spaced where there are more, and each configuration reads its part of them.
     """
 
     prepared: PreparedData
@@ -100,6 +104,7 @@ class ShardPredictions:
     folds: Folds
     most_rows: int = 10**9
     batch_size: int = 1024
+    windows: Windows | None = None
     registered: tuple[Framework, ...] = field(default_factory=registered_frameworks)
 
     schema: ClassVar[str] = "partition int, candidate int, task string, content binary, error string"
@@ -113,25 +118,19 @@ class ShardPredictions:
         register_framework(*self.registered)
         limit_threads(_task_threads())
         for partition in partitions:
-            rows = self._rows(partition)
-            known = {"part": self.folds.assign(rows.inputs), "labels": rows.labels[0]}
+            shard = load_shard(self.prepared, "validation", partition)
+            rows = held_out_rows(shard, self.windows, self.folds, self.most_rows)
             weights = {} if rows.weights is None else {"weights": rows.weights}
-            yield ShardPrediction(partition, -1, None, known | weights).to_batch()
+            known = {"part": rows.part, "labels": rows.labels, **weights}
+            yield ShardPrediction(partition, -1, None, known).to_batch()
             number = 0
             for configuration in self.candidates:
                 for each in self._predictions(partition, number, configuration, rows):
                     yield each.to_batch()
                 number += len(configuration.states)
 
-    def _rows(self, partition: int) -> Tensors:
-        rows = load_shard(self.prepared, "validation", partition)
-        count = min(rows.rows, self.most_rows)
-        weights = None if rows.weights is None else rows.weights[:count]
-        inputs, labels = (tuple(array[:count] for array in arrays) for arrays in (rows.inputs, rows.labels))
-        return replace(rows, inputs=inputs, labels=labels, rows=count, weights=weights)
-
     def _predictions(
-        self, partition: int, number: int, configuration: CandidateStates, rows: Tensors
+        self, partition: int, number: int, configuration: CandidateStates, rows: HeldOutRows | HeldOutWindows
     ) -> Iterator[ShardPrediction]:
         with settings_kept():
             session: Session | None = None
@@ -147,22 +146,16 @@ class ShardPredictions:
                     yield ShardPrediction(partition, number + place, None, {}, reason)
 
     def _opened(self, configuration: CandidateStates) -> Session:
-        seed = initial_seed(self.seed, configuration.trial_id)
+        seed = initial_seed(self.seed, random_stream(configuration.trial_id, configuration.params))
         session = open_session(self.trainer_fn, configuration.params, seed, data=self.prepared)
         if self.decision is not None:
             follow_task(session, self.decision, lambda: load_sample(self.prepared, view=view_of(session)))
         return session
 
-    def _outputs(self, session: Session, rows: Tensors) -> NDArray[np.float32]:
-        seen = viewed_rows(view_of(session), rows)
-        if seen.rows != rows.rows:
-            raise TrainerError(
-                f"view must keep the rows of the data in an ensemble, got {rows.rows:,} rows as {seen.rows:,}. Leave "
-                "the view out of trainer_fn"
-            )
+    def _outputs(self, session: Session, rows: HeldOutRows | HeldOutWindows) -> NDArray[np.float32]:
         parts = []
-        for start in range(0, rows.rows, self.batch_size):
-            (first, *_) = session.predict(tuple(array[start : start + self.batch_size] for array in seen.inputs))
+        for inputs in rows.batches(view_of(session), self.batch_size):
+            (first, *_) = session.predict(inputs)
             parts.append(first.reshape(len(first), -1))
         columns = session.sums.task.num_outputs or 1
         return np.concatenate(parts) if parts else np.empty((0, columns), np.float32)

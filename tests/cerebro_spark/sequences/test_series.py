@@ -12,8 +12,19 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pyspark import cloudpickle
+from pyspark.sql import functions as F
 
-from cerebro_spark import GridSearch, ModelTrainer, Series, SparkBackend, Store, TunedModel, Windows, prepare
+from cerebro_spark import (
+    EnsembleModel,
+    GridSearch,
+    ModelTrainer,
+    Series,
+    SparkBackend,
+    Store,
+    TunedModel,
+    Windows,
+    prepare,
+)
 from cerebro_spark.errors import ColumnError, InvalidArgumentError
 from udfs.shards import PreparedData, load_prepared, load_shard
 
@@ -21,6 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from cerebro_spark import Selection
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -160,7 +173,7 @@ def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
 
 
 def trainer(params: dict[str, Any]) -> ModelTrainer:
-    view = Windows(params["length"], stride=2, downsample=2, label="majority")
+    view = Windows(params["length"], stride=2, downsample=2, label="middle")
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(2 * view.steps, 2))
     return ModelTrainer(
         model=net,
@@ -172,12 +185,11 @@ def trainer(params: dict[str, Any]) -> ModelTrainer:
     )
 
 
-def test_windows_are_hyperparameters_and_the_model_predicts_for_them(
-    spark: SparkSession, df: DataFrame, table: pd.DataFrame, tmp_path: Path
-) -> None:
-    selection = GridSearch(
+@pytest.fixture(scope="module")
+def selection(spark: SparkSession, df: DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Selection:
+    return GridSearch(
         backend=SparkBackend(spark, num_workers=2, threads=1),
-        store=Store.from_uri(str(tmp_path / "store")),
+        store=Store.from_uri(str(tmp_path_factory.mktemp("store"))),
         trainer_fn=trainer,
         search_space={"length": [4, 8]},
         num_epochs=8,
@@ -186,12 +198,18 @@ def test_windows_are_hyperparameters_and_the_model_predicts_for_them(
         series=Series(["name"], "time"),
         metric="accuracy",
         progress=False,
+        test_fraction=0.5,
         seed=3,
     ).fit(df)
-    assert [trial.status for trial in selection.trials] == ["finished", "finished"], selection.trials[0].traceback
+
+
+def test_windows_are_hyperparameters_and_the_model_predicts_for_them(
+    selection: Selection, df: DataFrame, table: pd.DataFrame, tmp_path: Path
+) -> None:
+    assert {trial.status for trial in selection.trials} == {"finished"}, selection.trials[0].traceback
     selection.model("c001").save(str(tmp_path / "model"))
     model = TunedModel.load(str(tmp_path / "model"))
-    assert model.windows == Windows(8, 2, downsample=2, label="majority")
+    assert model.windows == Windows(8, 2, downsample=2, label="middle")
     found = model.transform(df).toPandas().sort_values(["name", "window_start"])
     assert list(found.columns[:4]) == ["name", "window_start", "window_end", "y"]
 
@@ -201,8 +219,41 @@ def test_windows_are_hyperparameters_and_the_model_predicts_for_them(
         for start in range(0, len(values) - 7, 2):
             window = values[start : start + 8]
             (outputs, *_) = network([window[:, :2].reshape(4, 2, 2).mean(axis=1)[None]])
-            expected.append((name, float(window[:, 2].sum() > 4), float(outputs[0].argmax())))
+            expected.append((name, float(window[4, 2]), float(outputs[0].argmax())))
     assert list(found[["name", "y", "prediction"]].itertuples(index=False, name=None)) == expected
     assert sum(y == prediction for _, y, prediction in expected) > 0.6 * len(expected)
+    for label, kind in (("cast(16777217 + y AS bigint)", int), ("if(y = 1, 'up', 'down')", str)):
+        named = model.transform(df.withColumn("y", F.expr(label))).toPandas().sort_values(["name", "window_start"])
+        values = {0.0: 16777217, 1.0: 16777218} if kind is int else {0.0: "down", 1.0: "up"}
+        assert named["y"].tolist() == [values[y] for _, y, _ in expected]
+    unknown = model.transform(df.withColumn("y", F.expr("if(name = 'ann', null, y)"))).toPandas()
+    assert unknown["y"].isna().tolist() == (unknown["name"] == "ann").tolist()
+    with pytest.raises(ColumnError, match="label must be a column of numbers, strings or booleans, got 'y' of date"):
+        model.transform(df.withColumn("y", F.current_date()))
     with pytest.raises(InvalidArgumentError, match="sql_model must be called on a model of single rows"):
         model.sql_model()
+
+
+def test_networks_of_different_windows_vote(
+    selection: Selection, df: DataFrame, table: pd.DataFrame, tmp_path: Path
+) -> None:
+    ensemble = selection.ensemble(2, vote="mean", replace=False)
+    assert set(ensemble.members["trial_id"]) == {"c000", "c001"}
+    ensemble.save(str(tmp_path / "ensemble"))
+    predicted = EnsembleModel.load(str(tmp_path / "ensemble")).transform(df).toPandas()
+    predicted = predicted.sort_values(["name", "window_start"])
+
+    long, short = (selection.model(name).network.open() for name in ("c001", "c000"))
+    expected = []
+    for (name, _), values in sorted(parts(table).items()):
+        for start in range(0, len(values) - 7, 2):
+            window = values[start : start + 8]
+            chances = []
+            for network, rows in ((long, window), (short, window[2:6])):
+                (outputs, *_) = network([rows[:, :2].reshape(-1, 2, 2).mean(axis=1)[None]])
+                chances.append(np.exp(outputs[0]) / np.exp(outputs[0]).sum())
+            expected.append((name, window[4, 2], *np.mean(chances, axis=0)))
+    assert predicted["name"].tolist() == [row[0] for row in expected]
+    assert predicted["y"].tolist() == [row[1] for row in expected]
+    np.testing.assert_allclose(np.stack(predicted["probability"]), [row[2:] for row in expected], rtol=1e-5)
+    assert "x" not in predicted.columns
