@@ -1,0 +1,1 @@
+"""Benchmarks of model variants: approximate model scheduling."""
