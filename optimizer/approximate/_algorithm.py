@@ -10,8 +10,6 @@ from optimizer.approximate._request_budgets import request_budgets
 from optimizer.arguments import real
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from optimizer.approximate._scheduler import Request, State
     from optimizer.approximate._variant import Option
 
@@ -21,8 +19,10 @@ __all__ = ["BudgetedPolicy"]
 _PLAN_SHARE = 1 / 300
 _FREQUENCY_SHARE = 1 / 10
 _SHORTEST_SHARE = 1e-4
-# Before its rate is known, a task counts for so many requests in the period.
-_FIRST_GUESS = 10
+# Before its rate is known, a task counts for so many requests in the period, and its first ones run the cheapest option.
+_FIRST_GUESS = 30
+_FIRST_REQUESTS = 2
+_ROUNDING = 1 + 1e-9
 
 
 class BudgetedPolicy:
@@ -70,6 +70,7 @@ class BudgetedPolicy:
         self._plan: list[Option | None] = [None] * count
         self._candidates: list[list[Option]] = [[] for _ in range(count)]
         self._joules = [0.0] * count
+        self._cheapest: list[Option | None] = [None] * count
 
     def choose(self, request: Request, state: State) -> Option | None:
         """Choose the planned option, a resident one, or the best that can still be loaded."""
@@ -86,19 +87,32 @@ class BudgetedPolicy:
         planned = self._plan[task]
         if planned is not None and state.is_resident(planned) and state.admits(planned, request):
             return planned
-        hits = [option for option in state.options[task] if option in state.cache and state.admits(option, request)]
+        hits = [
+            option
+            for option in state.options[task]
+            if option in state.cache and (planned or option.joules <= budget) and state.admits(option, request)
+        ]
         if hits and (planned is None or planned.memory_bytes):
             return max(hits, key=lambda option: (option.joules <= budget, option.accuracy))
         ceiling = planned.memory_bytes if planned else state.budget.memory_bytes
         for option in self._candidates[task]:
             charge = option.load_joules if not state.is_resident(option) else 0.0
-            allowed = budget * (1 - charge / max(state.joules, charge, 1e-300)) if planned else budget - charge
-            if option.memory_bytes <= ceiling and option.joules <= allowed and state.admits(option, request):
+            if planned is None:
+                # It does not stay in memory, so that each request pays for its load.
+                allowed = budget - charge
+            else:
+                # The cheapest option is not discounted: there is nothing to wait for.
+                allowed = budget if option is self._cheapest[task] else budget * (1 - charge / max(state.joules, charge))
+            if (
+                option.memory_bytes <= ceiling
+                and option.joules <= allowed * _ROUNDING
+                and state.admits(option, request)
+            ):
                 return self._record(option, request, state)
         return self._from_savings(request, state)
 
-    def prefetch(self, request: Request, served: Option, state: State) -> Option | None:
-        """Load the planned option after a hit on another one, if its energy pays."""
+    def prefetch(self, request: Request, served: Option | None, state: State) -> Option | None:
+        """Load the planned option after a hit on another one, or a miss that could not wait, if its energy pays."""
         task, planned = request.task, self._plan[request.task]
         if planned is None or planned is served or not planned.memory_bytes or planned in state.cache:
             return None
@@ -106,7 +120,8 @@ class BudgetedPolicy:
         since = max(request.now - self._loaded_at[task], self._shortest)
         reloads = planned.load_joules * max(1.0, remaining / since)
         allowed = self._joules[task] * (1 - reloads / max(state.joules, 1e-300))
-        saved = self._frequency(task, request.now) * remaining * (served.joules - planned.joules)
+        saving = served.joules - planned.joules if served else 0.0
+        saved = self._frequency(task, request.now) * remaining * saving
         if planned.joules <= allowed or saved > planned.load_joules:
             self._loaded_at[task] = request.now
             return planned
@@ -158,28 +173,33 @@ class BudgetedPolicy:
         dollars = request_budgets(
             max(state.dollars, 0.0), remaining, rates, [option.dollars if option else 0.0 for option in cheapest]
         )
+        for place, task in enumerate(active):
+            least = cheapest[place]
+            if least is not None and self._requests[task] <= _FIRST_REQUESTS:
+                joules[place], dollars[place] = max(joules[place], least.joules), max(dollars[place], least.dollars)
         affordable = [
-            _affordable(options, joules[place], dollars[place], rates[place] * remaining, state)
+            [
+                option
+                for option in options
+                if (option is cheapest[place] or self._requests[active[place]] > _FIRST_REQUESTS)
+                and option.dollars <= dollars[place] * _ROUNDING
+                and option.joules + _load_share(option, cheapest[place], rates[place] * remaining, state)
+                <= joules[place] * _ROUNDING
+            ]
             for place, options in enumerate(reachable)
         ]
         plan = plan_memory(affordable, rates, state.budget.memory_bytes)
         for place, task in enumerate(active):
             self._plan[task] = plan[place]
             self._joules[task] = float(joules[place])
+            self._cheapest[task] = cheapest[place]
             self._candidates[task] = sorted(affordable[place], key=lambda option: -option.accuracy)
         state.cache.protected = frozenset(option for option in plan if option is not None)
         self._planned_at, self._planned_for = now, request.connected
 
 
-def _affordable(
-    options: Sequence[Option], joules: float, dollars: float, requests: float, state: State
-) -> list[Option]:
-    """List the options within the budgets per request, with a load divided among the expected requests."""
-    slack = 1 + 1e-9
-    return [
-        option
-        for option in options
-        if option.dollars <= dollars * slack
-        and option.joules + (0.0 if state.is_resident(option) else option.load_joules / max(requests, 1.0))
-        <= joules * slack
-    ]
+def _load_share(option: Option, cheapest: Option | None, requests: float, state: State) -> float:
+    """Return the energy of a load, divided among the expected requests; the cheapest option is worth it anyway."""
+    if option is cheapest or state.is_resident(option):
+        return 0.0
+    return option.load_joules / max(requests, 1.0)

@@ -95,7 +95,12 @@ def _groups(problem: Problem, task: int) -> Iterator[tuple[list[int], int]]:
     seconds = np.array([problem.options[place].seconds for place in places])
     needs_link = np.array([problem.options[place].needs_link for place in places])
     usable = (seconds <= trace.deadlines[rows, None]) & (trace.connected[rows, None] | ~needs_link)
-    for allowed, count in zip(*np.unique(usable, axis=0, return_counts=True), strict=True):
+    if (usable == usable[0]).all():
+        # The usual case; sorting the rows takes longer than the linear program.
+        usable, counts = usable[:1], np.array([len(usable)])
+    else:
+        usable, counts = np.unique(usable, axis=0, return_counts=True)
+    for allowed, count in zip(usable, counts, strict=True):
         yield [places[at] for at in np.flatnonzero(allowed)], int(count)
 
 

@@ -60,7 +60,7 @@ class FixedVariant:
             self._picked = [self._order(options) for options in state.options]
         return next((option for option in self._picked[request.task] if state.admits(option, request)), None)
 
-    def prefetch(self, request: Request, served: Option, state: State) -> Option | None:
+    def prefetch(self, request: Request, served: Option | None, state: State) -> Option | None:
         """Load nothing in the background."""
         del request, served, state
 

@@ -78,7 +78,7 @@ class PrimalDualPolicy:
         self._regret.pop(best, None)
         return best
 
-    def prefetch(self, request: Request, served: Option, state: State) -> Option | None:
+    def prefetch(self, request: Request, served: Option | None, state: State) -> Option | None:
         """Load nothing in the background."""
         del request, served, state
 

@@ -116,7 +116,8 @@ class Schedule(ExplainedInNotebooks):
         wrong = []
         resident: set[int] = set()
         memory, place = 0, 0
-        for request, choice in enumerate(self.choices):
+        # A load in the background may follow the last request.
+        for request, choice in enumerate([*self.choices.tolist(), -1]):
             waited: set[int] = set()
             while place < len(self.events) and self.events[place].request <= request:
                 event = self.events[place]

@@ -100,8 +100,8 @@ class Policy(Protocol):
         """Choose an option that the state admits, or None to leave the request."""
         ...
 
-    def prefetch(self, request: Request, served: Option, state: State) -> Option | None:
-        """Choose an option to load in the background after a request, or None."""
+    def prefetch(self, request: Request, served: Option | None, state: State) -> Option | None:
+        """Choose an option to load in the background after a request, served or not, or None."""
         ...
 
 
@@ -198,14 +198,15 @@ class Scheduler:
         """Decide on a request that is known to be valid."""
         state = self.state
         option = self.policy.choose(request, state)
-        if option is None:
-            return Decision()
-        loaded = not state.is_resident(option)
-        evictions = self._load(option) if loaded else ()
-        if option.memory_bytes:
-            state.cache.renew(option)
-        state.joules -= option.joules
-        state.dollars -= option.dollars
+        loaded = option is not None and not state.is_resident(option)
+        evictions: tuple[Option, ...] = ()
+        if option is not None:
+            if loaded:
+                evictions = self._load(option)
+            elif option.memory_bytes:
+                state.cache.renew(option)
+            state.joules -= option.joules
+            state.dollars -= option.dollars
         wanted = self.policy.prefetch(request, option, state)
         if wanted is None or state.is_resident(wanted) or wanted.load_joules > state.joules:
             return Decision(option, evictions, loaded)
@@ -233,12 +234,11 @@ def replay(problem: Problem, policy: Policy, method: str) -> Schedule:
     )
     for number, row in enumerate(rows):
         decision = scheduler.serve(Request(*row))
-        if decision.option is None:
-            continue
-        choices[number] = places[decision.option]
+        if decision.option is not None:
+            choices[number] = places[decision.option]
         events += [MemoryEvent(number, places[option], load=False) for option in decision.evictions]
         if decision.loaded:
-            events.append(MemoryEvent(number, places[decision.option], load=True, waited=True))
+            events.append(MemoryEvent(number, int(choices[number]), load=True, waited=True))
         if decision.prefetch is not None:
             events += [MemoryEvent(number + 1, places[option], load=False) for option in decision.prefetch_evictions]
             events.append(MemoryEvent(number + 1, places[decision.prefetch], load=True))
