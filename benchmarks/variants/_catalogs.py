@@ -9,15 +9,17 @@ of the memory 4 points worse, as section 4.3.1 measures. Prices are those of :cl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from optimizer.approximate import CostCard, Task, Variant, pareto
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
-__all__ = ["COMPACT", "SHARED_HEAD", "Network", "catalog", "table_4_1"]
+__all__ = ["COMPACT", "FULL", "SHARED_HEAD", "Network", "catalog", "measured_by_the_authors", "table_4_1"]
 
 _SENT_BYTES = 10_000
 
@@ -73,47 +75,71 @@ COMPACT = {
 # Last layer of a shared model: "tens of kilobytes", under a millisecond, about 0.1 J (section 4.4.1).
 SHARED_HEAD = Network("shared", 0.85, 0.2, 40_000)
 
-# Full models: parameters of VGG16 and AlexNet with the outputs of each task; accuracies of Table 5.1, of section 4.4.1
-# (VGG16), of the model's authors (AlexNet on ImageNet and Places), and assumed for the attributes, which have none.
-_VGG16 = Network("VGG16", 0.69, 31.0, 553_000_000)
-_ALEXNET = Network("AlexNet", 0.57, 1.43, 244_000_000)
+# Full models: parameters of VGG16 and AlexNet with the outputs of each task; accuracies of section 4.4.1 (VGG16), of
+# the models' authors (AlexNet on ImageNet and Places), and assumed for faces and attributes, for which none is printed.
 _SCENES = Network("AlexNet", 0.50, 1.43, 231_000_000)
 _FACES = Network("DeepFaceNet", 0.95, 1.5, 290_000_000)
+FULL = {
+    "V": Network("VGG16", 0.69, 31.0, 553_000_000),
+    "A": Network("AlexNet", 0.57, 1.43, 244_000_000),
+    "S": _SCENES,
+    "D": _FACES,
+    **{name: replace(_SCENES, accuracy=accuracy) for name, accuracy in {"M": 0.93, "L": 0.90, "H": 0.88}.items()},
+    **{name: replace(_FACES, accuracy=accuracy) for name, accuracy in {"Y": 0.80, "G": 0.94, "R": 0.88}.items()},
+}
+_COMPACT_OF = {
+    "V": ("O1", "O2"),
+    "A": ("O1", "O2"),
+    **dict.fromkeys("SMLH", ("S1", "S2")),
+    **dict.fromkeys("DYGR", ("F1", "F2")),
+}
+# An attribute with few classes loses less than the task whose network it shares.
+_LOSS_SHARE = {**dict.fromkeys("VASD", 1.0), **dict.fromkeys("MLH", 0.2), **dict.fromkeys("YGR", 0.5)}
+
+
+def measured_by_the_authors(folder: Path) -> tuple[Variant, ...]:
+    """Read the variants A0 to A7 of AlexNet from a clone of the authors' code, https://github.com/haneul/mcdnn.
+
+    ``model_as.prototxt`` has accuracy and energy; the memory there is the same for all, so that ``data/As.txt`` counts.
+    """
+    measured = (folder / "data/As.txt").read_text()
+    sizes = dict(re.findall(r"^(A\d)\s+loading.*\s+memory \(MB\):\s+([\d.]+)", measured, re.MULTILINE))
+    variants = []
+    for block in (folder / "model_as.prototxt").read_text().split("models {"):
+        fields = dict(re.findall(r'(\w+):\s*"?([\w.]+)', block))
+        if (name := fields.get("name")) in sizes:
+            accuracy, load, run = (float(fields[key]) for key in ("accuracy", "loading_energy", "compute_energy"))
+            variants.append(Variant(name, accuracy / 100, round(float(sizes[name]) * 1e6), load, run))
+    return pareto(variants)
 
 
 def table_4_1(card: CostCard) -> tuple[Task, ...]:
     """Return the ten tasks of Table 4.1 with their catalogs."""
-    scene, face = (COMPACT["S1"], COMPACT["S2"]), (COMPACT["F1"], COMPACT["F2"])
-    tasks = {
-        "V": (_VGG16, COMPACT["O1"], COMPACT["O2"]),
-        "A": (_ALEXNET, COMPACT["O1"], COMPACT["O2"]),
-        "S": (_SCENES, *scene),
-        "D": (_FACES, *face),
-    }
-    for name, accuracy in {"M": 0.93, "L": 0.90, "H": 0.88}.items():
-        tasks[name] = tuple(_at(network, accuracy - 0.2 * (0.50 - network.accuracy)) for network in (_SCENES, *scene))
-    for name, accuracy in {"Y": 0.80, "G": 0.94, "R": 0.88}.items():
-        tasks[name] = tuple(_at(network, accuracy - 0.5 * (0.95 - network.accuracy)) for network in (_FACES, *face))
-    return tuple(Task(name, catalog(networks, card)) for name, networks in tasks.items())
+    tasks = []
+    for name, full in FULL.items():
+        base = {"M": "S", "L": "S", "H": "S", "Y": "D", "G": "D", "R": "D"}.get(name, name)
+        compact = [COMPACT[each] for each in _COMPACT_OF[name]]
+        networks = [full] + [
+            replace(each, accuracy=full.accuracy - _LOSS_SHARE[name] * (FULL[base].accuracy - each.accuracy))
+            for each in compact
+        ]
+        tasks.append(Task(name, catalog(networks, card)))
+    return tuple(tasks)
 
 
-def catalog(networks: Iterable[Network], card: CostCard, *, extra: Iterable[Variant] = ()) -> tuple[Variant, ...]:
-    """Derive the variants of some networks and return the Pareto front."""
-    variants = []
-    for network in networks:
-        for bits, bytes_share, loss in ((32, 1.0, 0.0), (16, 0.5, 0.001), (8, 0.25, 0.01)):
-            for label, memory, work, harm in (("", 1.0, 1.0, 0.0), (" factored", 0.4, 0.5, 0.03)):
-                variants.append(
-                    card.variant(
-                        f"{network.name}{label} {bits} bits",
-                        accuracy=network.accuracy - loss - harm,
-                        gflop=network.gflop * work,
-                        memory_bytes=round(network.memory_bytes * bytes_share * memory),
-                        sent_bytes=_SENT_BYTES,
-                    )
-                )
-    return pareto([*variants, *extra])
-
-
-def _at(network: Network, accuracy: float) -> Network:
-    return Network(network.name, accuracy, network.gflop, network.memory_bytes)
+def catalog(networks: Iterable[Network], card: CostCard, *, derived: bool = True) -> tuple[Variant, ...]:
+    """Price some networks and, if wanted, the variants derived from them; return the Pareto front."""
+    bits = ((32, 1.0, 0.0), (16, 0.5, 0.001), (8, 0.25, 0.01)) if derived else ((32, 1.0, 0.0),)
+    ranks = (("", 1.0, 1.0, 0.0), (" factored", 0.4, 0.5, 0.03)) if derived else (("", 1.0, 1.0, 0.0),)
+    return pareto(
+        card.variant(
+            f"{network.name}{label} {width} bits",
+            accuracy=network.accuracy - loss - harm,
+            gflop=network.gflop * work,
+            memory_bytes=round(network.memory_bytes * share * memory),
+            sent_bytes=_SENT_BYTES,
+        )
+        for network in networks
+        for width, share, loss in bits
+        for label, memory, work, harm in ranks
+    )

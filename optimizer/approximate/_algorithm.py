@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from optimizer.approximate._memory_plan import plan_memory
-from optimizer.approximate._request_budgets import request_budgets
+from optimizer.approximate._division import ROUNDING, Share, divide
 from optimizer.arguments import real
 
 if TYPE_CHECKING:
@@ -19,10 +18,9 @@ __all__ = ["BudgetedPolicy"]
 _PLAN_SHARE = 1 / 300
 _FREQUENCY_SHARE = 1 / 10
 _SHORTEST_SHARE = 1e-4
-# Before its rate is known, a task counts for so many requests in the period, and its first ones run the cheapest option.
+# Before its rate is known, a task counts for so many requests in the period; its first ones run the cheapest option.
 _FIRST_GUESS = 30
 _FIRST_REQUESTS = 2
-_ROUNDING = 1 + 1e-9
 
 
 class BudgetedPolicy:
@@ -67,10 +65,7 @@ class BudgetedPolicy:
         self._loaded_at = [-math.inf] * count
         self._saved = [0.0] * count
         self._planned_at, self._planned_for = -math.inf, False
-        self._plan: list[Option | None] = [None] * count
-        self._candidates: list[list[Option]] = [[] for _ in range(count)]
-        self._joules = [0.0] * count
-        self._cheapest: list[Option | None] = [None] * count
+        self._shares: dict[int, Share] = {}
 
     def choose(self, request: Request, state: State) -> Option | None:
         """Choose the planned option, a resident one, or the best that can still be loaded."""
@@ -83,8 +78,8 @@ class BudgetedPolicy:
         self._seen[task] = now
         if new or now - self._planned_at > self._life or request.connected != self._planned_for:
             self._divide(state, request)
-        budget = self._joules[task]
-        planned = self._plan[task]
+        share = self._shares[task]
+        budget, planned = share.joules, share.planned
         if planned is not None and state.is_resident(planned) and state.admits(planned, request):
             return planned
         hits = [
@@ -95,31 +90,28 @@ class BudgetedPolicy:
         if hits and (planned is None or planned.memory_bytes):
             return max(hits, key=lambda option: (option.joules <= budget, option.accuracy))
         ceiling = planned.memory_bytes if planned else state.budget.memory_bytes
-        for option in self._candidates[task]:
+        for option in share.affordable:
             charge = option.load_joules if not state.is_resident(option) else 0.0
             if planned is None:
                 # It does not stay in memory, so that each request pays for its load.
                 allowed = budget - charge
             else:
                 # The cheapest option is not discounted: there is nothing to wait for.
-                allowed = budget if option is self._cheapest[task] else budget * (1 - charge / max(state.joules, charge))
-            if (
-                option.memory_bytes <= ceiling
-                and option.joules <= allowed * _ROUNDING
-                and state.admits(option, request)
-            ):
+                allowed = budget if option is share.least else budget * (1 - charge / max(state.joules, charge))
+            if option.memory_bytes <= ceiling and option.joules <= allowed * ROUNDING and state.admits(option, request):
                 return self._record(option, request, state)
         return self._from_savings(request, state)
 
     def prefetch(self, request: Request, served: Option | None, state: State) -> Option | None:
         """Load the planned option after a hit on another one, or a miss that could not wait, if its energy pays."""
-        task, planned = request.task, self._plan[request.task]
+        task, share = request.task, self._shares[request.task]
+        planned = share.planned
         if planned is None or planned is served or not planned.memory_bytes or planned in state.cache:
             return None
         remaining = max(self._period - request.now, self._shortest)
         since = max(request.now - self._loaded_at[task], self._shortest)
         reloads = planned.load_joules * max(1.0, remaining / since)
-        allowed = self._joules[task] * (1 - reloads / max(state.joules, 1e-300))
+        allowed = share.joules * (1 - reloads / max(state.joules, 1e-300))
         saving = served.joules - planned.joules if served else 0.0
         saved = self._frequency(task, request.now) * remaining * saving
         if planned.joules <= allowed or saved > planned.load_joules:
@@ -135,7 +127,7 @@ class BudgetedPolicy:
     def _from_savings(self, request: Request, state: State) -> Option | None:
         """Serve a task whose budget is below each variant from what its earlier requests left."""
         task = request.task
-        self._saved[task] += self._joules[task]
+        self._saved[task] += self._shares[task].joules
         for option in sorted(state.options[task], key=lambda each: each.joules):
             charge = 0.0 if state.is_resident(option) else option.load_joules
             if option.joules + charge <= self._saved[task] and state.admits(option, request):
@@ -154,52 +146,19 @@ class BudgetedPolicy:
     def _divide(self, state: State, request: Request) -> None:
         """Divide energy, money and memory among the tasks in use."""
         now = request.now
-        active = [task for task, count in enumerate(self._requests) if count]
-        rates = [self._frequency(task, now) for task in active]
         remaining = max(self._period - now, self._shortest)
-        # A task that expects less than a request in the remaining time counts for one.
-        rates = [max(rate, 1 / remaining) for rate in rates]
-        reachable = [
-            [option for option in state.options[task] if request.connected or not option.needs_link] for task in active
-        ]
-        energy, money = max(state.joules, 1e-300), max(state.dollars, 1e-300)
-        cheapest = [
-            min(options, key=lambda option: option.joules / energy + option.dollars / money, default=None)
-            for options in reachable
-        ]
-        joules = request_budgets(
-            max(state.joules, 0.0), remaining, rates, [option.joules if option else 0.0 for option in cheapest]
-        )
-        dollars = request_budgets(
-            max(state.dollars, 0.0), remaining, rates, [option.dollars if option else 0.0 for option in cheapest]
-        )
-        for place, task in enumerate(active):
-            least = cheapest[place]
-            if least is not None and self._requests[task] <= _FIRST_REQUESTS:
-                joules[place], dollars[place] = max(joules[place], least.joules), max(dollars[place], least.dollars)
-        affordable = [
+        active = [task for task, count in enumerate(self._requests) if count]
+        shares = divide(
             [
-                option
-                for option in options
-                if (option is cheapest[place] or self._requests[active[place]] > _FIRST_REQUESTS)
-                and option.dollars <= dollars[place] * _ROUNDING
-                and option.joules + _load_share(option, cheapest[place], rates[place] * remaining, state)
-                <= joules[place] * _ROUNDING
-            ]
-            for place, options in enumerate(reachable)
-        ]
-        plan = plan_memory(affordable, rates, state.budget.memory_bytes)
-        for place, task in enumerate(active):
-            self._plan[task] = plan[place]
-            self._joules[task] = float(joules[place])
-            self._cheapest[task] = cheapest[place]
-            self._candidates[task] = sorted(affordable[place], key=lambda option: -option.accuracy)
-        state.cache.protected = frozenset(option for option in plan if option is not None)
+                [option for option in state.options[task] if request.connected or not option.needs_link]
+                for task in active
+            ],
+            # A task that expects less than a request in the remaining time counts for one.
+            [max(self._frequency(task, now), 1 / remaining) for task in active],
+            remaining,
+            state,
+            [self._requests[task] <= _FIRST_REQUESTS for task in active],
+        )
+        self._shares = dict(zip(active, shares, strict=True))
+        state.cache.protected = frozenset(share.planned for share in shares if share.planned)
         self._planned_at, self._planned_for = now, request.connected
-
-
-def _load_share(option: Option, cheapest: Option | None, requests: float, state: State) -> float:
-    """Return the energy of a load, divided among the expected requests; the cheapest option is worth it anyway."""
-    if option is cheapest or state.is_resident(option):
-        return 0.0
-    return option.load_joules / max(requests, 1.0)

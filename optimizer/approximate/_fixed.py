@@ -63,6 +63,7 @@ class FixedVariant:
     def prefetch(self, request: Request, served: Option | None, state: State) -> Option | None:
         """Load nothing in the background."""
         del request, served, state
+        return None
 
     def _order(self, options: Sequence[Option]) -> list[Option]:
         device = [option for option in options if option.place == "device"]

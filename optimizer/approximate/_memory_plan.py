@@ -15,7 +15,7 @@ __all__ = ["plan_memory"]
 def plan_memory(
     options: Sequence[Sequence[Option]], frequencies: Sequence[float], capacity: int
 ) -> list[Option | None]:
-    """Choose an option for each task such that all fit together, the greedy of the multiple-choice knapsack.
+    """Choose an option for each task such that all fit together, greedily as for a multiple-choice knapsack.
 
     Each task starts with its smallest option; then the upgrade with the most accuracy per byte, weighted by the
     frequency of its task, is applied until no other fits. If the smallest options do not fit, the tasks with the least
@@ -49,24 +49,28 @@ def plan_memory(
         if curves[task][0].memory_bytes:
             free += curves[task][0].memory_bytes
             chosen[task] = -1
-    while True:
-        best, gain = (-1, 0), 0.0
-        for task, place in enumerate(chosen):
-            if place < 0:
-                continue
-            curve, present = curves[task], curves[task][place]
-            for larger in range(place + 1, len(curve)):
-                extra = curve[larger].memory_bytes - present.memory_bytes
-                if extra > free:
-                    break
-                slope = frequencies[task] * (curve[larger].accuracy - present.accuracy) / extra
-                if slope > gain:
-                    best, gain = (task, larger), slope
-        task, place = best
-        if task < 0:
-            return [curve[place] if place >= 0 else None for curve, place in zip(curves, chosen, strict=True)]
+    while upgrade := _best_upgrade(curves, chosen, frequencies, free):
+        task, place = upgrade
         free -= curves[task][place].memory_bytes - curves[task][chosen[task]].memory_bytes
         chosen[task] = place
+    return [curve[place] if place >= 0 else None for curve, place in zip(curves, chosen, strict=True)]
+
+
+def _best_upgrade(
+    curves: Sequence[Sequence[Option]], chosen: Sequence[int], frequencies: Sequence[float], free: int
+) -> tuple[int, int] | None:
+    """Find the task and the place on its curve with the most accuracy per byte that fits."""
+    best, gain = None, 0.0
+    for task, place in enumerate(chosen):
+        for larger in range(place + 1, len(curves[task]) if place >= 0 else 0):
+            present, option = curves[task][place], curves[task][larger]
+            extra = option.memory_bytes - present.memory_bytes
+            if extra > free:
+                break
+            slope = frequencies[task] * (option.accuracy - present.accuracy) / extra
+            if slope > gain:
+                best, gain = (task, larger), slope
+    return best
 
 
 def _curve(options: Sequence[Option]) -> list[Option]:

@@ -72,7 +72,9 @@ def best_schedule(problem: Problem, *, seconds: float = 60.0) -> Schedule:
     resident: list[dict[int, Any]] = []
     for request in range(len(trace)):
         now = {page: program.add_variable(f"R{request}_{page}", cat="Binary") for page in pages}
-        program += pulp.lpSum(options[page].memory_bytes / max(1, budget.memory_bytes) * r for page, r in now.items()) <= 1
+        program += (
+            pulp.lpSum(options[page].memory_bytes / max(1, budget.memory_bytes) * r for page, r in now.items()) <= 1
+        )
         for page, r in now.items():
             load = program.add_variable(f"Z{request}_{page}", 0, 1)
             program += load >= r - before[page]

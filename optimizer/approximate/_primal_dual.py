@@ -81,6 +81,7 @@ class PrimalDualPolicy:
     def prefetch(self, request: Request, served: Option | None, state: State) -> Option | None:
         """Load nothing in the background."""
         del request, served, state
+        return None
 
     def _observe_gap(self, request: Request) -> float:
         """Return the mean time between the requests of a task, recent ones first."""
@@ -96,7 +97,7 @@ def _price(pairs: Sequence[tuple[float, float]]) -> Callable[[float], float]:
     """Return the price of a budget as a function of its spent share, from pairs of accuracy and cost."""
     ratios = [accuracy / cost for accuracy, cost in pairs if cost > 0]
     if not ratios:
-        return lambda spent: 0.0
+        return lambda _: 0.0
     high = max(ratios)
     spread = high / min(ratios)
     growth = math.log1p(spread)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -48,7 +48,9 @@ class Task:
         if not isinstance(self.name, str) or not self.name:
             raise InvalidArgumentError(f"name must be a non-empty str, got {self.name!r}.")
         if not self.variants or not all(isinstance(variant, Variant) for variant in self.variants):
-            raise InvalidArgumentError(f"variants of {self.name!r} must be at least one Variant, got {self.variants!r}.")
+            raise InvalidArgumentError(
+                f"variants of {self.name!r} must be at least one Variant, got {self.variants!r}."
+            )
         _unique(f"names of the variants of {self.name!r}", [variant.name for variant in self.variants])
         for place, variant in enumerate(self.variants):
             for number, other in enumerate(self.variants):
@@ -137,7 +139,7 @@ class Trace:
         numbers = np.asarray(tasks)
         if numbers.shape != times.shape or not np.issubdtype(numbers.dtype, np.integer) or numbers.min() < 0:
             raise InvalidArgumentError(f"tasks must be {len(times)} whole numbers of at least 0, got {tasks!r}.")
-        values = {"arrivals": times, "tasks": numbers.astype(np.int64)}
+        values: dict[str, NDArray[Any]] = {"arrivals": times, "tasks": numbers.astype(np.int64)}
         try:
             values["deadlines"] = np.broadcast_to(np.asarray(deadlines, np.float64), times.shape).copy()
             values["connected"] = np.broadcast_to(np.asarray(connected, np.bool_), times.shape).copy()
@@ -202,7 +204,7 @@ class Problem:
             raise InvalidArgumentError(f"tasks of the trace must be below {len(self.tasks)}, got {trace.tasks.max()}.")
         if trace.arrivals[-1] > self.budget.seconds:
             raise InvalidArgumentError(
-                f"arrivals must be within the {self.budget.seconds:g} seconds of the budget, got {trace.arrivals[-1]:g}."
+                f"arrivals must be within the {self.budget.seconds:g} s of the budget, got {trace.arrivals[-1]:g}."
             )
         for task, options in enumerate(by_task):
             link = min(option.seconds for option in options)

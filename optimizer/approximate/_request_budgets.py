@@ -21,9 +21,9 @@ def request_budgets(
     """Divide a budget among the requests of all tasks: e_i = e f_i / (T sum of f_j^2).
 
     The expected requests of all tasks together get exactly the budget: the sum of e_i f_i T is e. As printed, frequent
-    tasks get so much more per request that rare ones cannot pay for any variant. With ``floors`` each task gets at least
-    the price of its cheapest option, and the rest is divided as printed. If the budget does not cover the floors, the
-    tasks with the lowest ones come first.
+    tasks get so much more per request that rare ones cannot pay for any variant. With ``floors`` each task gets at
+    least the price of its cheapest option, and the rest is divided as printed. If the budget does not cover the floors,
+    the tasks with the lowest ones come first.
 
     Parameters
     ----------
@@ -68,11 +68,12 @@ def request_budgets(
         before = np.cumsum(needs[order]) - needs[order]
         shares = np.empty_like(needs)
         shares[order] = np.clip(budget - before, 0, needs[order])
-        return shares / counts
+        return np.divide(shares, counts)
     # The level k of max(floor_i, k f_i) is found from the tasks that it lifts, those with the lowest floor_i / f_i.
     order = np.argsort(least / rates, kind="stable")
     lifted = np.cumsum((rates * counts)[order])
     levels = (budget - (needs.sum() - np.cumsum(needs[order]))) / lifted
     starts = (least / rates)[order]
     level = levels[np.flatnonzero(levels >= starts)[-1]]
-    return np.maximum(least, level * rates)
+    budgets: NDArray[np.float64] = np.maximum(least, level * rates)
+    return budgets

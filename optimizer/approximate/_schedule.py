@@ -12,6 +12,8 @@ from optimizer.notebook import ExplainedInNotebooks
 from optimizer.sizes import size
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from optimizer.approximate._problem import Problem
@@ -108,53 +110,63 @@ class Schedule(ExplainedInNotebooks):
         """Number of loads."""
         return sum(event.load for event in self.events)
 
+    @property
+    def peak_memory(self) -> int:
+        """Largest number of bytes in the device's memory."""
+        resident = peak = 0
+        for event in self.events:
+            resident += self.problem.options[event.option].memory_bytes * (1 if event.load else -1)
+            peak = max(peak, resident)
+        return peak
+
     def violations(self) -> list[str]:
         """Replay the schedule and list what it violates; empty for each schedule of this package."""
-        problem, trace = self.problem, self.problem.trace
-        options, budget = problem.options, problem.budget
-        names = [task.name for task in problem.tasks]
+        problem, budget = self.problem, self.problem.budget
         wrong = []
         resident: set[int] = set()
-        memory, place = 0, 0
+        place = 0
         # A load in the background may follow the last request.
         for request, choice in enumerate([*self.choices.tolist(), -1]):
-            waited: set[int] = set()
+            waits = False
             while place < len(self.events) and self.events[place].request <= request:
                 event = self.events[place]
                 if event.load == (event.option in resident):
-                    wrong.append(f"request {request}: {options[event.option]} is {'' if event.load else 'not '}loaded")
+                    wrong.append(f"request {request}: {problem.options[event.option]} is loaded or evicted twice")
                 (resident.add if event.load else resident.discard)(event.option)
-                if event.waited:
-                    waited.add(event.option)
-                memory = sum(options[page].memory_bytes for page in resident)
+                waits = waits or (event.waited and event.option == choice)
+                memory = sum(problem.options[page].memory_bytes for page in resident)
                 if memory > budget.memory_bytes:
                     wrong.append(f"request {request}: {size(memory)} of {size(budget.memory_bytes)}")
                 place += 1
-            if choice < 0:
-                continue
-            option = options[choice]
-            if option.task != names[trace.tasks[request]]:
-                wrong.append(f"request {request}: {option} is not for {names[trace.tasks[request]]}")
-            if option.memory_bytes and choice not in resident:
-                wrong.append(f"request {request}: {option} is not in memory")
-            seconds = option.seconds + (option.load_seconds if choice in waited else 0)
-            if seconds > trace.deadlines[request] * _ROUNDING:
-                wrong.append(f"request {request}: {seconds:g} of {trace.deadlines[request]:g} seconds")
-            if option.needs_link and not trace.connected[request]:
-                wrong.append(f"request {request}: {option} without a link")
+            if choice >= 0:
+                wrong += self._wrong_choice(request, choice, waits=waits, is_resident=choice in resident)
         if self.joules > budget.joules * _ROUNDING:
             wrong.append(f"{self.joules:g} of {budget.joules:g} J")
         if self.dollars > budget.dollars * _ROUNDING:
             wrong.append(f"{self.dollars:g} of {budget.dollars:g} dollars")
         return wrong
 
+    def _wrong_choice(self, request: int, choice: int, *, waits: bool, is_resident: bool) -> Iterator[str]:
+        """Yield what the option of a request violates."""
+        trace, option = self.problem.trace, self.problem.options[choice]
+        task = self.problem.tasks[trace.tasks[request]].name
+        if option.task != task:
+            yield f"request {request}: {option} is not for {task}"
+        if option.memory_bytes and not is_resident:
+            yield f"request {request}: {option} is not in memory"
+        seconds = option.seconds + (option.load_seconds if waits else 0)
+        if seconds > trace.deadlines[request] * _ROUNDING:
+            yield f"request {request}: {seconds:g} of {trace.deadlines[request]:g} seconds"
+        if option.needs_link and not trace.connected[request]:
+            yield f"request {request}: {option} without a link"
+
     def explain(self) -> str:
         """Describe the use of the budgets, and for each task the variants that serve it."""
         problem, budget = self.problem, self.problem.budget
         verdict = "; no schedule has a larger sum of accuracies" if self.optimal else ""
         lines = [
-            f"{self.served:.1%} of {len(self.choices):,} requests served with a mean accuracy of "
-            f"{self.mean_accuracy:.3f} ({self.method}{verdict})",
+            f"{self.served:.1%} of {len(self.choices):,} requests served, mean accuracy {self.mean_accuracy:.3f}",
+            f"method: {self.method}{verdict}",
             f"energy: {self.joules:,.4g} of {budget.joules:,.4g} J, {self.load_joules:,.4g} J for {self.loads:,} loads",
             f"cloud: ${self.dollars:,.4g} of ${budget.dollars:,.4g}",
             f"memory: at most {size(self.peak_memory)} of {size(budget.memory_bytes)}",
@@ -167,12 +179,3 @@ class Schedule(ExplainedInNotebooks):
                 shares.append(f"not served {lost / len(choices):.0%}")
             lines.append(f"  {task.name}: {len(choices):,} requests; {', '.join(shares) or 'none'}")
         return "\n".join([*lines, *(f"violated: {wrong}" for wrong in self.violations()[:5])])
-
-    @property
-    def peak_memory(self) -> int:
-        """Largest number of bytes in the device's memory."""
-        resident = peak = 0
-        for event in self.events:
-            resident += self.problem.options[event.option].memory_bytes * (1 if event.load else -1)
-            peak = max(peak, resident)
-        return peak

@@ -53,7 +53,7 @@ class Option:
 
     @property
     def needs_link(self) -> bool:
-        """Whether a request needs the connection to the cloud."""
+        """True if a request needs the connection to the cloud."""
         return self.place != "device"
 
     def __str__(self) -> str:
@@ -148,9 +148,7 @@ class Variant:
                 f"on the device, run in the cloud."
             )
 
-    def in_cloud(
-        self, *, dollars: float, seconds: float, send_joules: float, splits: Iterable[Split] = ()
-    ) -> Variant:
+    def in_cloud(self, *, dollars: float, seconds: float, send_joules: float, splits: Iterable[Split] = ()) -> Variant:
         """Return the variant with a price for runs in the cloud."""
         return replace(
             self, cloud_dollars=dollars, cloud_seconds=seconds, send_joules=send_joules, splits=tuple(splits)
@@ -171,9 +169,7 @@ class Variant:
         if self.cloud_dollars is None:
             return tuple(places)
         price, seconds = self.cloud_dollars, self.cloud_seconds
-        places.append(
-            Option(task, self.name, "cloud", self.accuracy, 0, 0.0, 0.0, self.send_joules, price, seconds)
-        )
+        places.append(Option(task, self.name, "cloud", self.accuracy, 0, 0.0, 0.0, self.send_joules, price, seconds))
         for cut in self.splits:
             part = cut.prefix
             places.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hypothesis import assume
@@ -23,7 +23,7 @@ _whole = st.integers
 
 
 @st.composite
-def variants(draw: Callable[..., int], name: str) -> Variant:
+def variants(draw: Callable[..., Any], name: str) -> Variant:
     """Draw a variant with small whole costs, so that sums are exact."""
     cloud = draw(st.booleans())
     return Variant(
@@ -42,7 +42,7 @@ def variants(draw: Callable[..., int], name: str) -> Variant:
 
 
 @st.composite
-def problems(draw: Callable[..., int], most_requests: int = 5, most_tasks: int = 2) -> Problem:
+def problems(draw: Callable[..., Any], most_requests: int = 5, most_tasks: int = 2) -> Problem:
     """Draw a problem that passes validation."""
     count = draw(_whole(1, most_tasks))
     tasks = tuple(

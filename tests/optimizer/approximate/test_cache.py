@@ -30,7 +30,7 @@ def optimum(requests: list[int], costs: list[int]) -> int:
 
 
 @given(st.lists(st.integers(0, 4), max_size=25), st.lists(st.integers(1, 9), min_size=5, max_size=5))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_its_cost_is_at_most_k_times_the_optimum(requests: list[int], costs: list[int]) -> None:
     pages = [Variant(f"v{p}", 0.5, 10, cost, 1).options("t")[0] for p, cost in enumerate(costs)]
     cache, spent = ModelCache(10 * _SLOTS), 0
@@ -50,7 +50,8 @@ def test_its_cost_is_at_most_k_times_the_optimum(requests: list[int], costs: lis
 
 def test_cheap_and_large_options_leave_first() -> None:
     small, large, dear = (
-        Variant(name, 0.5, size, joules, 1).options("t")[0] for name, size, joules in (("s", 1, 4), ("l", 8, 4), ("d", 1, 9))
+        Variant(name, 0.5, size, joules, 1).options("t")[0]
+        for name, size, joules in (("s", 1, 4), ("l", 8, 4), ("d", 1, 9))
     )
     cache = ModelCache(10)
     for option in (large, small, dear):

@@ -41,7 +41,9 @@ def test_no_policy_exceeds_a_budget(problem: Problem) -> None:
     for policy in POLICIES:
         schedule = simulate(problem, policy)
         accuracy, joules, dollars = replayed(schedule)
-        assert (schedule.total_accuracy, schedule.joules, schedule.dollars) == pytest.approx((accuracy, joules, dollars))
+        assert (schedule.total_accuracy, schedule.joules, schedule.dollars) == pytest.approx(
+            (accuracy, joules, dollars)
+        )
         assert schedule.violations() == []
 
 
@@ -70,9 +72,20 @@ def test_memory_is_divided_so_that_nothing_is_paged() -> None:
     assert schedule.loads < 100
 
 
+def test_tasks_without_memory_get_the_energy_for_a_smaller_variant() -> None:
+    """Eight of ten tasks fit; equal energy for all would leave the others without any variant."""
+    variants = (Variant("large", 0.43, 70, 6, 1.2), Variant("small", 0.42, 10, 5, 2.6))
+    tasks = tuple(Task(f"t{number}", variants) for number in range(10))
+    schedule = simulate(Problem(tasks, Budget(1.67 * 3000, 600, seconds=3000), uniform(10, 3000)))
+    assert schedule.served > 0.98
+    assert simulate(schedule.problem, "best").served < 0.9
+
+
 def test_sending_is_charged() -> None:
     """As printed, only money limits the cloud, and its requests empty the battery."""
-    task = Task("a", (Variant("a", 0.9, 10, 1, 9).in_cloud(dollars=0, seconds=0, send_joules=5), Variant("b", 0.8, 9, 1, 1)))
+    task = Task(
+        "a", (Variant("a", 0.9, 10, 1, 9).in_cloud(dollars=0, seconds=0, send_joules=5), Variant("b", 0.8, 9, 1, 1))
+    )
     schedule = simulate(Problem((task,), Budget(1100, 10, 1, seconds=1000), uniform(1, 1000)))
     assert schedule.served > 0.99
     assert simulate(Problem((task,), Budget(1100, 10, 1, seconds=1000), uniform(1, 1000)), "server-first").served < 0.3
@@ -137,7 +150,7 @@ def test_arguments() -> None:
     scheduler.decide("a", now=3)
     with pytest.raises(InvalidArgumentError, match="now must be at least 3"):
         scheduler.decide("a", now=2)
-    with pytest.raises(InvalidArgumentError, match="policy must be one of mcdnn.*got 'lru'"):
+    with pytest.raises(InvalidArgumentError, match=r"policy must be one of mcdnn.*got 'lru'"):
         simulate(Problem(tasks, Budget(100, 400), uniform(1, 5)), "lru")
 
 
