@@ -16,11 +16,12 @@ class ModelCache:
     """Options in the memory of a device.
 
     With ``landlord`` eviction is the primal-dual algorithm for weighted paging with sizes (Young, *On-line file
-    caching*; Bansal, Buchbinder and Naor prove the bound of the fractional form). A load gives an option a credit of
-    its energy, a hit renews it. When memory is short, all residents pay a rent in proportion to their size, and those
-    without credit leave. Its energy for loads is at most k times that of any other algorithm, for k the largest number
-    of options that fit. A rent that rises for all is kept in one number, so that the next victim is the option with the
-    least credit per byte plus the rent at its last use. Without ``landlord`` the least recently used option leaves.
+    caching*). A load gives an option a credit of its energy, a hit renews it. When memory is short, all residents pay a
+    rent in proportion to their size, and those without credit leave. Its energy for loads is at most k times that of
+    any other algorithm, for k the largest number of options that fit. Bansal, Buchbinder and Naor prove a bound for the
+    fractional form, whose N_t in section 4.2.1 must count distinct pages instead of requests. The rent that all have
+    paid is one number, so that the next victim has the least sum of credit per byte and rent at its last use. Without
+    ``landlord`` the least recently used option leaves.
 
     Parameters
     ----------

@@ -33,6 +33,7 @@ def test_all_systems_have_programs() -> None:
         "stacking",
         "steering",
         "transfer",
+        "variants",
     }
 
 
