@@ -166,9 +166,9 @@ def test_a_schedule_lists_what_it_violates() -> None:
 
 
 def test_explain_names_budgets_and_variants() -> None:
-    text = simulate(Problem((SCENE,), BUDGET, TRACE)).explain()
+    text = simulate(Problem((SCENE,), replace(BUDGET, joules=500), TRACE)).explain()
     assert "100.0% of 3 requests served, mean accuracy 0." in text
     assert "method: mcdnn" in text
-    assert "of 50 J" in text
+    assert "of 500 J" in text
     assert "scene: 3 requests; small (device)" in text
     assert "violated" not in text
