@@ -87,9 +87,10 @@ class BudgetedPolicy:
             for option in state.options[task]
             if option in state.cache and (planned or option.joules <= budget) and state.admits(option, request)
         ]
-        if hits and (planned is None or planned.memory_bytes):
+        if hits:
             return max(hits, key=lambda option: (option.joules <= budget, option.accuracy))
-        ceiling = planned.memory_bytes if planned else state.budget.memory_bytes
+        # A task in the cloud has no share of the memory, and comes here only if the cloud is too slow or too dear.
+        ceiling = planned.memory_bytes if planned and planned.memory_bytes else state.budget.memory_bytes
         for option in share.affordable:
             charge = option.load_joules if not state.is_resident(option) else 0.0
             if planned is None:
@@ -97,7 +98,7 @@ class BudgetedPolicy:
                 allowed = budget - charge
             else:
                 # The cheapest option is not discounted: there is nothing to wait for.
-                allowed = budget if option is share.least else budget * (1 - charge / max(state.joules, charge))
+                allowed = budget if option is share.least else budget * (1 - charge / max(state.joules, charge, 1e-300))
             if option.memory_bytes <= ceiling and option.joules <= allowed * ROUNDING and state.admits(option, request):
                 return self._record(option, request, state)
         return self._from_savings(request, state)

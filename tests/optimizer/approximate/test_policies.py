@@ -118,6 +118,15 @@ def test_without_a_link_the_device_serves() -> None:
     assert "cloud" in places[:500]
 
 
+def test_the_device_serves_when_the_cloud_is_too_slow() -> None:
+    slow = Variant("a", 0.9, 100, 1, 2, 0.1, 0.1).in_cloud(dollars=0, seconds=2, send_joules=0.1)
+    trace = Trace(range(1000), [0] * 1000, deadlines=np.where(np.arange(1000) % 10, 5.0, 1.0))
+    schedule = simulate(Problem((Task("a", (slow,)),), Budget(500, 100, 1, seconds=1000), trace))
+    assert schedule.served > 0.99
+    empty = Problem((Task("a", (slow,)),), Budget(0.1, 0, 1, seconds=1000), Trace([0, 1], [0, 0]))
+    assert simulate(empty).served == 0.5
+
+
 def test_a_load_that_no_request_can_wait_for_happens_in_the_background() -> None:
     tasks = (ladder("a"),)
     for deadline, first in ((0.47, "a4"), (0.45, None)):
