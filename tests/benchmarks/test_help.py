@@ -23,6 +23,7 @@ def test_all_systems_have_programs() -> None:
     systems = {program.split(".")[1] for program in PROGRAMS}
     assert systems == {
         "adaptation",
+        "cascades",
         "compiling",
         "debugging",
         "grouping",
