@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         tensor_attributor,
         text_attributor,
     )
+    from vista_spark.cascades import Cascade, CascadeModel, Certificate
     from vista_spark.compiling import (
         CompiledPipeline,
         CompiledTransfer,
@@ -71,6 +72,9 @@ __all__ = [
     "Attribution",
     "Attributor",
     "CNNFeaturizer",
+    "Cascade",
+    "CascadeModel",
+    "Certificate",
     "CompiledPipeline",
     "CompiledTransfer",
     "ExplainerSession",
@@ -122,6 +126,7 @@ _NAMES = {
         "tensor_attributor",
         "text_attributor",
     },
+    "vista_spark.cascades": {"Cascade", "CascadeModel", "Certificate"},
     "vista_spark.compiling": {
         "CompiledPipeline",
         "CompiledTransfer",
@@ -160,6 +165,7 @@ _NAMES = {
 }
 _PACKAGES = {
     "attribution",
+    "cascades",
     "cli",
     "compiling",
     "features",

@@ -10,8 +10,8 @@ from udfs.testing import StageContract
 
 # These share their code with a stage of the core suite, or have their own tests there.
 _ALIKE = (
-    *("EnsembleModel", "GroupedModel", "MLPRegressor", "NetworkEstimator", "OcclusionExplainer", "TextFeaturizer"),
-    "TunedModel",
+    *("Cascade", "EnsembleModel", "GroupedModel", "MLPRegressor", "NetworkEstimator", "OcclusionExplainer"),
+    *("TextFeaturizer", "TunedModel"),
 )
 
 

@@ -30,6 +30,7 @@ from udfs.shards import TensorColumn, TensorGroup
 from udfs.testing import StageSample
 from udfs.training import Task
 from vista_spark import (
+    Cascade,
     CNNFeaturizer,
     MLPClassifier,
     MLPRegressor,
@@ -80,6 +81,25 @@ def tensor_pipeline() -> TensorPipeline:
         predictionCol="guess",
         probabilityCol="chance",
         batchSize=3,
+    )
+
+
+def cascade() -> Cascade:
+    def stage(seed: int, strength: float) -> TensorPipeline:
+        draw = np.random.default_rng(seed)
+        labels = np.arange(40) % 2
+        rows = draw.normal(size=(40, 4)) + 2 * labels[:, None]
+        fitted = make_pipeline(StandardScaler(), LogisticRegression(C=strength)).fit(rows, labels)
+        return TensorPipeline(compiled=compile_pipeline(fitted), featuresCol="numbers")
+
+    return Cascade(
+        oracle=stage(7, 1.0),
+        proxies=[stage(8, 0.1)],
+        target=0.6,
+        delta=0.5,
+        costs=[1.0, 50.0],
+        predictionCol="guess",
+        probabilityCol="chance",
     )
 
 
@@ -334,6 +354,55 @@ STAGES: dict[str, StageSample] = {
             "errorCol": "why",
         },
         refused={"batchSize": (0, r"batchSize must be at least 1, got 0"), "errors": ("skip", "errors")},
+        label=None,
+    ),
+    "Cascade": StageSample(
+        "Cascade",
+        make=cascade,
+        frame=numbers,
+        reads="numbers",
+        reads_param=None,
+        adds=("guess", "chance", "answered_by", "cascade_error"),
+        renamed={"predictionCol": "a.0 `b`", "probabilityCol": "a.1 `b`", "answeredByCol": "a.2 `b`"},
+        feature="chance",
+        tuned=("metric", ["accuracy", "precision"]),
+        defaults={
+            "target": 0.98,
+            "delta": 0.05,
+            "metric": "accuracy",
+            "seed": 0,
+            "predictionCol": "prediction",
+            "probabilityCol": "probability",
+            "answeredByCol": "answered_by",
+            "batchSize": 256,
+            "errors": "null",
+            "errorCol": "cascade_error",
+        },
+        values={
+            "target": 0.9,
+            "delta": 0.1,
+            "metric": "recall",
+            "positive": "yes",
+            "costs": [1.0, 2.0],
+            "maxOracleCalls": 100,
+            "seed": 7,
+            "predictionCol": "guessed",
+            "probabilityCol": "odds",
+            "answeredByCol": "by",
+            "batchSize": 7,
+            "errors": "drop",
+            "errorCol": "why",
+            "reuse": "/answers",
+        },
+        refused={
+            "target": (1.0, r"target must be a number above 0 and below 1, got 1.0"),
+            "delta": (0.0, r"delta must be a number above 0 and below 1, got 0.0"),
+            "metric": ("f1", r"metric must be one of .*accuracy, precision, recall, got 'f1'"),
+            "costs": ([-1.0], r"costs must be a list of numbers of at least 0, got \[-1.0\]"),
+            "maxOracleCalls": (0, r"maxOracleCalls must be at least 1, got 0"),
+            "batchSize": (0, r"batchSize must be at least 1, got 0"),
+            "errors": ("ignore", r"errors must be one of .*raise, null, drop, got 'ignore'"),
+        },
         label=None,
     ),
     "TunedModel": StageSample(

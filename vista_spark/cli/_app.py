@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from udfs.cli import Version, run_command
+from vista_spark.cli._cascade import cascade_command
 from vista_spark.cli._compile import compile_command
 from vista_spark.cli._explain import explain_command
 from vista_spark.cli._jar import jar_command
@@ -26,6 +27,7 @@ app.command("profile")(profile_command)
 app.command("explain")(explain_command)
 app.command("compile")(compile_command)
 app.command("score")(score_command)
+app.command("cascade")(cascade_command)
 app.command("serve")(serve_command)
 app.command("models")(models_command)
 app.command("package")(package_command)

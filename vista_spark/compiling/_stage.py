@@ -214,7 +214,7 @@ class TensorPipeline(
         # Replaced stages name their columns themselves.
         names |= {name: name.removeprefix(_NAMED) for name in compiled.outputs if name.startswith(_NAMED)}
         columns = tuple((name, names[name]) for name in compiled.outputs if names.get(name))
-        reads = self._reads(dataset, compiled, [name for name, _ in columns])
+        scoring, reads = self._scoring(dataset, columns)
         reason = self.getErrorCol() if self.getErrors() == "null" else None
         added = [column for _, column in columns] + ([reason] if reason else [])
         if len(set(added)) < len(added):
@@ -226,8 +226,36 @@ class TensorPipeline(
             matching_columns(dataset, added),
             "set another predictionCol, probabilityCol, outputCol or errorCol, or drop it first",
         )
+        rows = RowMap(scoring, tuple(dataset.columns), RowPolicy(self.getErrors(), reason))  # type: ignore[arg-type]
+        widths = compiled.program.widths
+        outputs = compiled.program.outputs
+        vectors = {column: widths[outputs[name].node] for name, column in columns if _is_vector(outputs[name])}
+        return map_rows(dataset, rows, reads=reads, vectors=vectors, sends="columns")
+
+    def class_scores(self, dataset: DataFrame) -> tuple[PipelineScoring, dict[str, Column | str]]:
+        """Return the function of class probabilities for a DataFrame, and what it reads, for a cascade.
+
+        Raises
+        ------
+        vista_spark.errors.InvalidArgumentError
+            The pipeline has no probabilities of classes.
+        vista_spark.errors.ColumnError
+            As on transform, for the columns that are read.
+        """
+        compiled = self.getCompiled()
+        if "predict_proba" not in compiled.outputs or isinstance(compiled.program.outputs["predict"].labels, tuple):
+            raise InvalidArgumentError(
+                f"compiled must be a classifier with probabilities, got outputs {', '.join(compiled.outputs)}."
+            )
+        return self._scoring(dataset, (("predict_proba", "scores"),))
+
+    def _scoring(
+        self, dataset: DataFrame, columns: tuple[tuple[str, str], ...]
+    ) -> tuple[PipelineScoring, dict[str, Column | str]]:
+        compiled = self.getCompiled()
+        reads = self._reads(dataset, compiled, [name for name, _ in columns])
         scoring = PipelineScoring(
-            program=data,
+            program=self._network,
             tree_strategy=compiled.tree_strategy,
             backend=compiled.backend,
             reads=tuple(reads),
@@ -237,11 +265,7 @@ class TensorPipeline(
             rewrites=compiled.rewrites,
             names=tuple(self._named(dataset, compiled)) if self._by_name(compiled) else (),
         )
-        rows = RowMap(scoring, tuple(dataset.columns), RowPolicy(self.getErrors(), reason))  # type: ignore[arg-type]
-        widths = compiled.program.widths
-        outputs = compiled.program.outputs
-        vectors = {column: widths[outputs[name].node] for name, column in columns if _is_vector(outputs[name])}
-        return map_rows(dataset, rows, reads=reads, vectors=vectors, sends="columns")
+        return scoring, reads
 
     def _by_name(self, compiled: CompiledPipeline) -> bool:
         """Read one column per feature, not one column of vectors or arrays."""

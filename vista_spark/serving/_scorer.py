@@ -134,11 +134,11 @@ class Scorer(Transformer):
         reasons = [policy.error_column, policy.detail_column] if policy.errors == "null" else []
         extra = [name for name in reasons if name is not None]
         check_absent(dataset, [*self._added, *extra], "set outputCols or errorCol, or drop it first")
-        function = Background(self._function(dataset.sparkSession, streams=dataset.isStreaming and is_remote()))
+        function = Background(self.batch_function(dataset.sparkSession, streams=dataset.isStreaming and is_remote()))
         rows = RowMap(function, tuple(dataset.columns), policy)
         return map_rows(dataset, rows, vectors=self._sizes() if self._vectors else None)
 
-    def _function(self, spark: SparkSession, *, streams: bool) -> BatchFunction:
+    def batch_function(self, spark: SparkSession, *, streams: bool = False) -> BatchFunction:
         """Return the function that the executors run.
 
         On Connect a stream runs in a copy of its session, which has none of the files sent to the original one.

@@ -1,4 +1,4 @@
-"""``register_sql``: featurizers as functions of a session's queries."""
+"""``register_sql``: featurizers and cascades as functions of a session's queries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, cast
 
 from udfs.arrow import RowPolicy
 from udfs.driver import register_function
-from udfs.sql import NetworkCalls, SQLNetwork
+from udfs.sql import CascadeCalls, NetworkCalls, SQLNetwork
+from vista_spark.cascades import CascadeModel, sql_cascade
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.features import CNNFeaturizer, TextFeaturizer, inference_of
 from vista_spark.network import Layers, warn_of_random_weights
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from vista_spark.roster import FeatureLayer
 
     Featurizer = CNNFeaturizer | TextFeaturizer
+    Registered = Featurizer | CascadeModel
 
 __all__ = ["register_sql"]
 
@@ -30,8 +32,8 @@ _VALUE, _FEATURES = "value", "features"
 _BATCHES = 8
 
 
-def register_sql(spark: SparkSession, *stages: Featurizer, **named: Featurizer) -> tuple[str, ...]:
-    """Register featurizers as SQL functions: ``cnn_features(image, 'mobilenet_v2', 'pool')``.
+def register_sql(spark: SparkSession, *stages: Featurizer, **named: Registered) -> tuple[str, ...]:
+    """Register featurizers and cascades as SQL functions: ``cnn_features(image, 'mobilenet_v2', 'pool')``.
 
     A call gives what the stage gives for the row: the decoder, the pooling, the size of images, the batch, the device
     and the weights are the stage's, and its weights are shipped as the stage ships them. The functions are of the
@@ -41,6 +43,9 @@ def register_sql(spark: SparkSession, *stages: Featurizer, **named: Featurizer) 
         An ``array<float>``, null for a bad row.
     ``cnn_features_or_error(...)``, ``text_features_or_error(...)``
         A struct of ``features``, ``error`` (the reason; null for a good row) and ``detail``.
+
+    ``cascade(struct(columns), 'name')``
+        A struct of ``prediction``, ``probability``, ``answered_by``, ``error`` and ``detail``.
 
     ``'layer'`` is a layer's name, or its number from the top, 1 the topmost; without it, the call gives the stage's own
     layers, which are one or have a ``combine``. ``'model'`` may be left out where one network is registered. Stages'
@@ -52,7 +57,7 @@ def register_sql(spark: SparkSession, *stages: Featurizer, **named: Featurizer) 
         Classic or Connect.
     *stages : CNNFeaturizer or TextFeaturizer
         Called by their models' names.
-    **named : CNNFeaturizer or TextFeaturizer
+    **named : CNNFeaturizer, TextFeaturizer or CascadeModel
         Called by these names.
 
     Returns
@@ -75,12 +80,21 @@ def register_sql(spark: SparkSession, *stages: Featurizer, **named: Featurizer) 
     >>> register_sql(SparkSession.active(), CNNFeaturizer(model="squeezenet1_1", layers="pool10"))
     ('cnn_features', 'cnn_features_or_error')
     """
-    by_name = _named(stages, named)
+    cascades = {name: stage for name, stage in named.items() if isinstance(stage, CascadeModel)}
+    functions = []
+    if cascades:
+        called = {name: sql_cascade(spark, name, stage) for name, stage in cascades.items()}
+        calls_of_cascades = CascadeCalls("cascade", called)
+        most = max(stage.getBatchSize() for stage in cascades.values())
+        register_function(spark, "cascade", calls_of_cascades, calls_of_cascades.returns, rows=most)
+        functions.append("cascade")
+        if len(named) == len(cascades) and not stages:
+            return tuple(functions)
+    by_name = _named(stages, {name: stage for name, stage in named.items() if not isinstance(stage, CascadeModel)})
     networks: dict[str, dict[str, SQLNetwork]] = {}
     for name, stage in by_name.items():
         kind = "text" if isinstance(stage, TextFeaturizer) else "image"
         networks.setdefault(kind, {})[name] = _sql_network(spark, name, stage)
-    functions = []
     rows = _BATCHES * max(stage.getBatchSize() for stage in by_name.values())
     for kind, of_kind in networks.items():
         for explained in (False, True):

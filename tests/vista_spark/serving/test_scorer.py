@@ -16,7 +16,7 @@ from sessions import CONNECT
 
 from optimizer.serving import BatchingProfile
 from udfs.serving import NoSuchModelError, TensorSpec
-from vista_spark import CNNFeaturizer
+from vista_spark import Cascade, CNNFeaturizer
 from vista_spark.errors import ColumnError, InvalidArgumentError
 from vista_spark.serving import Api, Server, Session
 
@@ -228,3 +228,25 @@ def test_each_micro_batch_has_the_version_of_its_beginning(api: Api, spark: Spar
     query = stream.writeStream.foreachBatch(score).trigger(availableNow=True).start()
     assert query.awaitTermination(240)
     assert found == [("1", {(2.0, 4.0)}), ("2", {(3.0, 6.0)})]
+
+
+def test_a_scorer_is_the_oracle_of_a_cascade(api: Api, spark: SparkSession) -> None:
+    oracle = api.scorer("dogs", inputCol="image")
+    photographs = spark.createDataFrame([(number, photograph(number)) for number in range(30)], "id long, image binary")
+    kinds = {row["id"]: int(row["dogs"].toArray().argmax()) for row in oracle.transform(photographs).collect()}
+    # The proxy knows the even rows, and guesses wrongly at the others.
+    guesses = [
+        (
+            number,
+            photograph(number),
+            np.eye(3)[kind].tolist() if number % 2 == 0 else np.roll([0.34, 0.33, 0.33], kind + 1).tolist(),
+        )
+        for number, kind in kinds.items()
+    ]
+    rows = spark.createDataFrame(guesses, "id long, image binary, guess array<double>")
+    model = Cascade(oracle=oracle, proxies=["guess"], target=0.9, delta=0.3, costs=[1.0, 9.0]).fit(rows)
+    answers = {row["id"]: row for row in model.transform(rows).collect()}
+    assert {number: row["prediction"] for number, row in answers.items()} == kinds
+    assert {number for number, row in answers.items() if row["answered_by"] == "oracle"} == set(range(1, 30, 2))
+    with pytest.raises(InvalidArgumentError, match="models of a saved cascade must be Spark ML stages"):
+        model.write()
