@@ -113,6 +113,7 @@ pictures: demo $(VENV)/test.stamp
 	cp $(RUNS)/figure6.png $(RUNS)/figure11.png $(RUNS)/figure12.png $(PICTURES)
 	$(VENV)/bin/python -m benchmarks.hopper.schedulers --figure $(PICTURES)/schedulers.png
 	$(VENV)/bin/python -m benchmarks.variants.scheduling --picture $(PICTURES)/scheduling.png
+	$(VENV)/bin/python -m benchmarks.cascades --worlds 0 --picture $(PICTURES)/cascades.png
 	$(VENV)/bin/python -m benchmarks.compiling --picture $(PICTURES)/compile.png
 	$(VENV)/bin/python -m benchmarks.compiling.sweep --pipelines 500 --picture $(PICTURES)/compile_sweep.png
 	$(VENV)/bin/python -m benchmarks.compiling.tables --tables 5.4 --models lightgbm --trees 500 --picture $(PICTURES)/compile_batches.png
@@ -235,6 +236,7 @@ bench: java $(VENV)/test.stamp jvm
 	$(VENV)/bin/python -m benchmarks.hopper.larger_than_memory
 	$(VENV)/bin/python -m benchmarks.occlusion
 	$(VENV)/bin/python -m benchmarks.compiling
+	$(VENV)/bin/python -m benchmarks.cascades
 	$(VENV)/bin/python -m benchmarks.serving.figures
 	$(VENV)/bin/python -m benchmarks.serving
 	$(VENV)/bin/python -m benchmarks.variants.scheduling
