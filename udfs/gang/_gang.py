@@ -57,10 +57,11 @@ class Gang:
     [b'here']
     """
 
-    def __init__(self, rank: int, size: int, group: Any = None) -> None:
+    def __init__(self, rank: int, size: int, group: Any = None, grace_s: float | None = None) -> None:
         self.rank = rank
         self.size = size
         self._group = group
+        self._grace_s = grace_s
 
     @classmethod
     def connect(
@@ -71,6 +72,9 @@ class Gang:
         exchange: Callable[[str], list[str]],
         timeout_s: float = _TIMEOUT_S,
         backend: Backend = "gloo",
+        *,
+        operation_timeout_s: float | None = None,
+        grace_s: float | None = None,
     ) -> Gang:
         """Connect to the other tasks.
 
@@ -93,6 +97,11 @@ class Gang:
         backend : {"gloo", "horovod"}
             Library of the collective operations. Horovod has one global state per process, so that a process can be a
             member of one gang at a time. Default ``"gloo"``.
+        operation_timeout_s : float, optional
+            Seconds to wait for another task in an operation of gloo. Default ``timeout_s``.
+        grace_s : float, optional
+            Seconds between the failure of an operation and its error, in which Spark receives the error of the task
+            that failed. Default 5.
 
         Raises
         ------
@@ -113,7 +122,10 @@ class Gang:
             return [bytes.fromhex(message["at"]) for message in messages]
 
         meet = _horovod if backend == "horovod" else _process_group
-        made = cls(rank, size, meet(rank, size, host, swap, timeout_s))
+        group = meet(rank, size, host, swap, timeout_s)
+        if operation_timeout_s is not None:
+            group._set_default_timeout(timedelta(seconds=operation_timeout_s))  # noqa: SLF001 - no public name
+        made = cls(rank, size, group, grace_s)
         known = "".join(tokens)
         proofs = [hashlib.sha256(f"{known}{member}".encode()).digest() for member in range(size)]
         if made.all_gather(proofs[rank]) != proofs:
@@ -127,7 +139,7 @@ class Gang:
         if hasattr(group, "leave"):  # the group of torch leaves when it is garbage-collected
             group.leave()
 
-    def mean_(self, tensors: Sequence[torch.Tensor], weight: float = 1.0) -> float:
+    def mean_(self, tensors: Sequence[torch.Tensor], weight: float = 1.0, *, total: float | None = None) -> float:
         """Replace tensors by their weighted means over the tasks, in place.
 
         The mean is the sum of ``weight * tensor`` divided by the sum of ``weight``. If the weights are the numbers of
@@ -155,18 +167,19 @@ class Gang:
         """
         import torch  # an optional extra
 
-        total = torch.tensor(float(weight), dtype=torch.float64)
-        if self._reduced(total.reshape(1)) == 0:
+        if total is None:
+            total = self._reduced(torch.tensor([float(weight)], dtype=torch.float64))
+        if total == 0:
             for tensor in tensors:
                 tensor.zero_()
             return 0.0
         for bucket in _buckets(tensors):
             scaled = [tensor.to(torch.promote_types(tensor.dtype, torch.float32)).reshape(-1) for tensor in bucket]
             joined = torch.cat(scaled).cpu()
-            joined = joined.mul_(weight / total.item()) if weight else torch.zeros_like(joined)
+            joined = joined.mul_(weight / total) if weight else torch.zeros_like(joined)
             self._all_reduce(joined)
             _spread(joined, bucket)
-        return float(total)
+        return total
 
     def sum_(self, tensors: Sequence[torch.Tensor]) -> None:
         """Replace tensors by their sums over the tasks, in place, without a change of element types.
@@ -236,7 +249,7 @@ class Gang:
         try:
             work.wait()
         except RuntimeError as error:
-            time.sleep(_GRACE_S)
+            time.sleep(_GRACE_S if self._grace_s is None else self._grace_s)
             raise GangError(
                 f"task {self.rank} of {self.size} waited for another one that left or fell behind; "
                 f"that task's own error says why ({str(error).splitlines()[0]})"

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from optimizer.hybrids import Measured
 from udfs.heartbeat import Abort, Acknowledged, Beat, Ended, Printed
 from udfs.hopper._checkpoints import Record
 from udfs.rpc import Request, WireProtocol
@@ -14,6 +15,7 @@ __all__ = [
     "HOPPER",
     "Abort",
     "Acknowledged",
+    "Apart",
     "Beat",
     "CheckpointFailed",
     "CheckpointStored",
@@ -23,9 +25,13 @@ __all__ = [
     "EvaluatedMember",
     "Hello",
     "Instruction",
+    "JointReport",
+    "JointUnit",
+    "Meet",
     "Member",
     "MemberFailure",
     "MemberReport",
+    "Met",
     "NextUnit",
     "Obsolete",
     "Printed",
@@ -125,6 +131,20 @@ class TrainUnit(WorkUnit):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JointUnit(TrainUnit):
+    """Train an epoch of one trial together with other workers, each on its shards; ``partition`` is the first of them.
+
+    The workers meet by :class:`Meet`, under the id of the unit.
+    """
+
+    mode: str  # "all_reduce", "averaging", or "auto": measure first, and train only if that is faster than hopping
+    averages: bool  # whether "auto" may average weights
+    rank: int  # place of this worker among those of the unit
+    shares: tuple[tuple[int, ...], ...]  # numbers of the shards of each rank
+    configurations: int  # configurations that are left to train, for the plan of "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberReport:
     """A unit is done for one of its trials."""
 
@@ -184,11 +204,25 @@ class TrainReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JointReport:
+    """A rank has done its share of a joint unit, or the unit was declined."""
+
+    unit_id: str
+    seconds: float  # in training and exchanging, of this rank
+    fetched_bytes: int  # size of the checkpoint that it fetched; 0 where it had it
+    exchanged_bytes: float  # bytes that it sent to other ranks
+    trained: TrainedMember | None  # the epoch, with the sums of all ranks, by rank 0; None of the others
+    measured: Measured | None = None  # what the ranks measured, by rank 0 of a unit with mode "auto"
+    declined: str = ""  # reason why nothing was trained: the trial hops
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnitFailure:
     """A unit came to nothing, by what it did for all its trials."""
 
     unit_id: str
-    # "hop": the shard could not be read, which is no trial's fault; one of "hop", "out of memory", "raised".
+    # "hop": the shard could not be read, which is no trial's fault; "team": another rank of a joint unit is gone. One
+    # of "hop", "team", "diverged", "out of memory", "raised".
     reason: str
     traceback: str  # traceback of the user's error
 
@@ -206,12 +240,12 @@ class Hello(Request[Welcome | Stop]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NextUnit(Request[TrainUnit | EvaluateUnit | Wait | Stop]):
+class NextUnit(Request[TrainUnit | JointUnit | EvaluateUnit | Wait | Stop]):
     """Report the last unit, if there was one, and ask for another."""
 
     worker: str
     attempt: str
-    report: TrainReport | EvaluateReport | UnitFailure | None  # report of the unit before; None at the first request
+    report: TrainReport | JointReport | EvaluateReport | UnitFailure | None  # report of the unit before; None at the first request
     printed: Printed | None = None  # by that unit, under the first of its trials
     # Whether it is the worker's turn in its process. If not, the reply comes once there may be a unit to take.
     takes: bool = True
@@ -225,6 +259,33 @@ class Queued(Request[Acknowledged | Stop]):
 
     worker: str
     attempt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """All ranks of a joint unit have sent their messages."""
+
+    messages: tuple[str, ...]  # in the order of the ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A joint unit has come to nothing, or is over."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meet(Request[Met | Apart | Acknowledged]):
+    """Exchange messages with the other ranks of a joint unit; without a message, wait for its end.
+
+    The reply comes when there is one to give, or after some seconds, when the rank is to ask again.
+    """
+
+    worker: str
+    attempt: str
+    unit_id: str
+    message: str = ""  # address of the rank and proof of its membership, see udfs.gang.Gang.connect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +320,6 @@ class ShardFailed(Request[Acknowledged]):
 
 
 HOPPER = WireProtocol(
-    "hopper", 9, (Hello, NextUnit, Queued, Beat, Ended, CheckpointStored, CheckpointFailed, ShardFailed)
+    "hopper", 10, (Hello, NextUnit, Meet, Queued, Beat, Ended, CheckpointStored, CheckpointFailed, ShardFailed)
 )
 """Messages of the model hopper; raise its version with every change of one."""

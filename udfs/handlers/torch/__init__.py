@@ -9,7 +9,7 @@ from udfs.handlers.torch._hooks import has_hooks
 from udfs.handlers.torch._lower import Mean
 from udfs.handlers.torch._model import TorchModel
 from udfs.handlers.torch._modes import set_training
-from udfs.handlers.torch._process_random import generator_states, same_states
+from udfs.handlers.torch._process_random import generator_states, same_states, seed_generators
 from udfs.handlers.torch._row_gradients import last_layer, learning_rate, row_gradients
 from udfs.handlers.torch._session import TorchSession, listed
 
@@ -30,5 +30,6 @@ __all__ = [
     "load_program",
     "row_gradients",
     "same_states",
+    "seed_generators",
     "set_training",
 ]

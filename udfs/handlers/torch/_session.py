@@ -286,11 +286,17 @@ class TorchSession:
         """Run the model on a batch: frozen modules are in inference mode, and the others with ``training`` are not."""
         if not training:
             self.model.eval()
-        elif not self._modes_are_set:
-            self._freezing.begin(self.epoch, lambda: self.forward([array[:1] for array in inputs], training=False))
-            set_training(self.model)
+        else:
+            self.set_modes(inputs)
         self._modes_are_set = training
         return self.model(*(self._tensor(array) for array in inputs))
+
+    def set_modes(self, inputs: Sequence[NDArray[Any]]) -> None:
+        """Freeze what does not learn in the epoch, and put the rest into training mode, once in a unit."""
+        if not self._modes_are_set:
+            self._freezing.begin(self.epoch, lambda: self.forward([array[:1] for array in inputs], training=False))
+            set_training(self.model)
+        self._modes_are_set = True
 
     def batches(self, data: Rows) -> Iterator[tuple[list[NDArray[Any]], list[torch.Tensor], BatchWeights]]:
         """Yield inputs, labels and weights of the batches of an evaluation."""
