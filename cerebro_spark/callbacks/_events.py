@@ -115,6 +115,10 @@ class UnitFinished:
         Default 0.
     remade : float
         In an adaptation, its share of the files that were damaged or gone, and made again. Default 0.
+    ranks : int
+        Workers that trained the epoch together, each of them told of for its shards. Default 1.
+    exchanged_bytes : float
+        Bytes of gradients or weights that the worker sent to the others of these meanwhile. Default 0.
     """
 
     kind: str
@@ -133,6 +137,8 @@ class UnitFinished:
     read_seconds: float = 0.0
     read_bytes: float = 0.0
     remade: float = 0.0
+    ranks: int = 1
+    exchanged_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,8 @@ from cerebro_spark.hopper._state import Assignment, Start
 from optimizer.hopper import Unit
 from udfs.hopper import (
     EvaluateUnit,
+    JointReport,
+    JointUnit,
     Member,
     MemberFailure,
     MemberReport,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._liveness import Liveness
     from cerebro_spark.hopper._recovery import Recovery
     from cerebro_spark.hopper._state import Attached, RunState
+    from cerebro_spark.hopper._teams import Teams
     from cerebro_spark.hopper._trial import Trial
     from udfs.hopper import EvaluatedMember, EvaluateReport
 
@@ -44,8 +47,9 @@ __all__ = ["Assignments"]
 class Assignments:
     """Assignment of units to workers, and processing of their reports. Callers must hold the run's lock."""
 
-    def __init__(self, state: RunState, groups: Groups, liveness: Liveness, recovery: Recovery) -> None:
+    def __init__(self, state: RunState, groups: Groups, liveness: Liveness, recovery: Recovery, teams: Teams) -> None:
         self._state = state
+        self._teams = teams
         self._groups = groups
         self._liveness = liveness
         self._recovery = recovery
@@ -59,36 +63,30 @@ class Assignments:
         trial, no worker gets a new unit until all are idle.
         """
         state = self._state
+        if worker.is_called:
+            worker.is_called = False
+            return worker.assignment
         if worker.assignment is not None or worker.abort:
             return None
         if any(assignment.alone for assignment in state.assignments):
             return None
         blocked = {trial.trial_id for trial in state.running if trial.is_paused or state.waits(trial)}
         suspects = {trial.trial_id for trial in state.trials if trial.suspect} - blocked
+        if not suspects and (trial := self._teams.next_trial(blocked)) is not None:
+            evaluation = self._pop_evaluation(worker, blocked)
+            if evaluation is None:
+                name = f"train {trial.trial_id} epoch {trial.epoch} jointly #{next(self._unit_numbers)}"
+                return self._teams.gather(worker, trial, name)
+            return self._begin(worker, "evaluate", *evaluation)
         unit = None if self._suspects_are_behind(suspects) else self._pop_unit(worker, suspects | blocked)
         if unit is None and not state.assignments:
             for trial_id in sorted(suspects):
                 unit = unit or self._pop_unit(worker, (suspects | blocked) - {trial_id})
-        if unit is None:
-            return None
-        kind, trials, partition = unit
-        first, number = trials[0], next(self._unit_numbers)
-        others = f" and {len(trials) - 1} others" if len(trials) > 1 else ""
-        worker.assignment = Assignment(
-            unit_id=f"{kind} {first.trial_id}{others} epoch {first.epoch} partition {partition} #{number}",
-            kind=kind,
-            group=self._groups.group_of(first),
-            starts=tuple(map(self._make_start, trials)),
-            epoch=first.epoch,
-            partition=partition,
-            began=state.seconds,
-            alone=first.suspect,
-        )
-        return worker.assignment
+        return None if unit is None else self._begin(worker, *unit)
 
     def build_message(
-        self, assignment: Assignment, *, drop: tuple[tuple[str, int], ...], holds: tuple[int, ...]
-    ) -> TrainUnit | EvaluateUnit:
+        self, worker: str, assignment: Assignment, *, drop: tuple[tuple[str, int], ...], holds: tuple[int, ...]
+    ) -> TrainUnit | JointUnit | EvaluateUnit:
         """Build the message that sends a unit to its worker.
 
         ``drop`` has the checkpoints that the worker deletes, as trial id and version; ``holds`` has the numbers of the
@@ -104,9 +102,21 @@ class Assignments:
         }
         if assignment.kind == "evaluate":
             return EvaluateUnit(**common)
+        if assignment.team is not None:
+            team = assignment.team
+            return JointUnit(
+                **common,
+                epoch=assignment.epoch,
+                ends_epoch=True,
+                mode=team.mode,
+                averages=team.averages,
+                rank=list(team.shares).index(worker),
+                shares=tuple(team.shares.values()),
+                configurations=team.configurations,
+            )
         return TrainUnit(**common, epoch=assignment.epoch, ends_epoch=self._ends_epoch(assignment))
 
-    def apply_report(self, worker: Attached, report: TrainReport | EvaluateReport | UnitFailure) -> None:
+    def apply_report(self, worker: Attached, report: TrainReport | JointReport | EvaluateReport | UnitFailure) -> None:
         """Apply a worker's report of its unit; ignore the report if the worker has another unit, or none.
 
         Raises
@@ -117,11 +127,71 @@ class Assignments:
         assignment = worker.assignment
         if assignment is None or assignment.unit_id != report.unit_id:
             return
+        if assignment.team is not None:
+            self._teams.apply_report(worker, assignment, report)
+            return
         if isinstance(report, UnitFailure):
             worker.assignment = None
             self._recovery.failed(worker, assignment, report)
             self._groups.regroup(assignment.trials)
             return
+        self._apply_members(worker, assignment, report)
+
+    def _begin(self, worker: Attached, kind: str, trials: tuple[Trial, ...], partition: int) -> Assignment:
+        state = self._state
+        first, number = trials[0], next(self._unit_numbers)
+        others = f" and {len(trials) - 1} others" if len(trials) > 1 else ""
+        worker.assignment = Assignment(
+            unit_id=f"{kind} {first.trial_id}{others} epoch {first.epoch} partition {partition} #{number}",
+            kind=kind,
+            group=self._groups.group_of(first),
+            starts=tuple(map(self._make_start, trials)),
+            epoch=first.epoch,
+            partition=partition,
+            began=state.seconds,
+            alone=first.suspect,
+        )
+        return worker.assignment
+
+    def _ends_epoch(self, assignment: Assignment) -> bool:
+        """Return ``True`` if the trials have visited all other shards in this epoch."""
+        if assignment.team is not None:
+            return True
+        return len(assignment.trials[0].done(assignment.epoch)) + 1 == len(self._state.partitions)
+
+    def _make_start(self, trial: Trial) -> Start:
+        # A checkpoint that no attached worker holds comes from the store. So does version 0 of a clone (the state of
+        # its source) and of a trial that starts from the weights of an earlier run.
+        return Start(trial, trial.version, trial.holder not in self._state.workers, trial.holder)
+
+    def _build_member(self, start: Start, assignment: Assignment) -> Member:
+        trial = start.trial
+        holder = self._state.workers.get(trial.holder or "")
+        return Member(
+            trial_id=trial.trial_id,
+            params=trial.params,
+            version=start.version,
+            digest=trial.digests[start.version],
+            peer=holder.location if holder is not None else "",
+            source=None if start.version else self._state.source_state(trial),
+            record=trial.record(assignment.epoch) if assignment.kind != "evaluate" else None,
+            epoch_metric=self._epoch_metric(start, assignment),
+            stores=self._state.stores(trial, assignment.epoch, ends_epoch=self._ends_epoch(assignment)),
+        )
+
+    def _epoch_metric(self, start: Start, assignment: Assignment) -> float | None:
+        """Return the metric that decides, of the epoch before, for a trial's first unit of an epoch."""
+        trial = start.trial
+        if assignment.kind == "evaluate" or trial.done(assignment.epoch):
+            return None
+        history = trial.history
+        if not start.version and trial.source is not None and not trial.source.weights_only:
+            history = self._state.trial[trial.source.trial_id].history[: trial.source.epoch]
+        return history[-1].get(self._state.context.spec.metric) if history else None
+
+    def _apply_members(
+        self, worker: Attached, assignment: Assignment, report: TrainReport | JointReport | EvaluateReport
+    ) -> None:
         members = _members_by_trial(assignment, report)
         worker.assignment = None
         pairs = [(start, members[start.trial.trial_id]) for start in assignment.starts]
@@ -142,40 +212,6 @@ class Assignments:
         self._recovery.rewind(assignment.trials)
         self._groups.regroup(assignment.trials)
 
-    def _ends_epoch(self, assignment: Assignment) -> bool:
-        """Return ``True`` if the trials have visited all other shards in this epoch."""
-        return len(assignment.trials[0].done(assignment.epoch)) + 1 == len(self._state.partitions)
-
-    def _make_start(self, trial: Trial) -> Start:
-        # A checkpoint that no attached worker holds comes from the store. So does version 0 of a clone (the state of
-        # its source) and of a trial that starts from the weights of an earlier run.
-        return Start(trial, trial.version, trial.holder not in self._state.workers, trial.holder)
-
-    def _build_member(self, start: Start, assignment: Assignment) -> Member:
-        trial = start.trial
-        holder = self._state.workers.get(trial.holder or "")
-        return Member(
-            trial_id=trial.trial_id,
-            params=trial.params,
-            version=start.version,
-            digest=trial.digests[start.version],
-            peer=holder.location if holder is not None else "",
-            source=None if start.version else self._state.source_state(trial),
-            record=trial.record(assignment.epoch) if assignment.kind == "train" else None,
-            epoch_metric=self._epoch_metric(start, assignment),
-            stores=self._state.stores(trial, assignment.epoch, ends_epoch=self._ends_epoch(assignment)),
-        )
-
-    def _epoch_metric(self, start: Start, assignment: Assignment) -> float | None:
-        """Return the metric that decides, of the epoch before, for a trial's first unit of an epoch."""
-        trial = start.trial
-        if assignment.kind != "train" or trial.done(assignment.epoch):
-            return None
-        history = trial.history
-        if not start.version and trial.source is not None and not trial.source.weights_only:
-            history = self._state.trial[trial.source.trial_id].history[: trial.source.epoch]
-        return history[-1].get(self._state.context.spec.metric) if history else None
-
     def _apply_training(
         self, worker: Attached, assignment: Assignment, succeeded: Sequence[tuple[Start, MemberReport]]
     ) -> None:
@@ -183,7 +219,7 @@ class Assignments:
         for start, member in succeeded:
             if isinstance(member, TrainedMember):
                 previous_holder = start.trial.holder
-                start.trial.trained(assignment.epoch, assignment.partition, worker.name, member)
+                start.trial.trained(assignment.epoch, [assignment.partition], worker.name, member)
                 state.hopped(start.trial, previous_holder, start.version)
                 state.want_evaluation(start.trial)
         if succeeded:
@@ -284,11 +320,11 @@ class Assignments:
 
 
 def _members_by_trial(
-    assignment: Assignment, report: TrainReport | EvaluateReport
+    assignment: Assignment, report: TrainReport | JointReport | EvaluateReport
 ) -> dict[str, TrainedMember | EvaluatedMember | MemberFailure]:
     """Return the members of a report by trial id, after a check that they are the trials of the unit."""
     is_training = assignment.kind == "train"
-    if isinstance(report, TrainReport) != is_training:
+    if isinstance(report, JointReport) or isinstance(report, TrainReport) != is_training:
         expected = "a TrainReport" if is_training else "an EvaluateReport"
         raise RefusedError(f"report must be {expected} of {assignment.unit_id}, got {type(report).__name__}.")
     members = {member.trial_id: member for member in report.members}

@@ -13,6 +13,7 @@ from cerebro_spark.hopper._liveness import Liveness
 from cerebro_spark.hopper._protocol import Answers
 from cerebro_spark.hopper._recovery import Recovery
 from cerebro_spark.hopper._state import RunState
+from cerebro_spark.hopper._teams import Teams
 from optimizer.errors import nearest
 
 if TYPE_CHECKING:
@@ -54,11 +55,13 @@ class Coordinator:
         self._liveness = Liveness(state)
         self._groups = Groups(state)
         self._recovery = Recovery(state, self._groups)
+        self._teams = Teams(state, self._groups, self._liveness, self._recovery)
         self._epochs = Epochs(state, self._groups, director, self._recovery, writer)
         self._answers = Answers(
             state,
             liveness=self._liveness,
-            assignments=Assignments(state, self._groups, self._liveness, self._recovery),
+            teams=self._teams,
+            assignments=Assignments(state, self._groups, self._liveness, self._recovery, self._teams),
             recovery=self._recovery,
             epochs=self._epochs,
         )
@@ -186,6 +189,7 @@ class Coordinator:
             for name, why in silent.items():
                 self._recovery.lose(name, why)
             self._liveness.abort_overdue()
+            self._teams.abort_late()
             self._recovery.give_up_late()
             self._epochs.step()
             return tuple(silent)

@@ -142,7 +142,7 @@ class Groups:
         return [trial for trial in self._members(group) if trial.running and entered.get(trial.trial_id) == trial.epoch]
 
     def _trains(self, group: Group) -> bool:
-        return any(assignment.kind == "train" and assignment.group is group for assignment in self._state.assignments)
+        return any(each.kind != "evaluate" and each.group is group for each in self._state.assignments)
 
     def _alike(self, trials: Iterable[Trial]) -> list[list[Trial]]:
         """Group trials by their common properties; a paused trial, or one that is tried alone, forms its own group."""

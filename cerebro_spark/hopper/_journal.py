@@ -14,6 +14,7 @@ from cerebro_spark.hopper._log import TrialLog
 from cerebro_spark.hopper._rounds import ROUNDS
 from cerebro_spark.hopper._stored_states import CHECKPOINTS, KEEPS
 from cerebro_spark.hopper._trial import Trial
+from optimizer.hybrids import HybridSettings
 from optimizer.procedures import Exchange, LogError, Objective, read_params, written_params
 from udfs.documents import DamagedError, document, typed, write_document
 from udfs.hopper import Checkpoints
@@ -73,6 +74,8 @@ _LATER: dict[str, type] = {
     "read_seconds": float,
     "read_bytes": float,
     "remade": float,
+    "ranks": int,
+    "exchanged_bytes": float,
 }
 # How trials end whose files may be intact at an earlier checkpoint.
 _RESUMABLE = ("running", "paused", "stopped", "finished", "lost its state")
@@ -87,8 +90,9 @@ class RunSpec:
     that a configuration trains, ``replicas`` the number of workers that keep each shard. ``other_objectives`` are the
     metrics that decide beside the first, each with its mode. ``replays`` is the run that this one repeats visit by
     visit, ``""`` for none. ``task`` is the :class:`udfs.training.TaskDecision` about the first configuration, empty in
-    runs of earlier releases. The values of ``policy``, ``rounds``, ``keep`` and ``checkpoints`` are in
-    :data:`optimizer.hopper.POLICIES`, :data:`ROUNDS`, :data:`KEEPS` and :data:`CHECKPOINTS`.
+    runs of earlier releases. ``hybrid`` are the :class:`optimizer.hybrids.HybridSettings`. The values of ``policy``,
+    ``rounds``, ``keep`` and ``checkpoints`` are in :data:`optimizer.hopper.POLICIES`, :data:`ROUNDS`, :data:`KEEPS` and
+    :data:`CHECKPOINTS`.
     """
 
     run: str
@@ -108,6 +112,7 @@ class RunSpec:
     replays: str = ""
     checkpoints: str = "visits"
     task: dict[str, Any] = field(default_factory=dict)
+    hybrid: dict[str, Any] = field(default_factory=dict)
 
     @property
     def mode(self) -> str:
@@ -166,8 +171,9 @@ class Journal:
             added = {name: typed(data, name, str) if name in data else first for name, first in _ADDED.items()}
             pairs = typed(data, "other_objectives", list) if "other_objectives" in data else []
             settings["configs"] = [read_params(params) for params in settings["configs"]]
-            task = typed(data, "task", dict) if "task" in data else {}
-            spec = RunSpec(**settings | added, other_objectives=[[*map(str, pair)] for pair in pairs], task=task)
+            stated = {name: typed(data, name, dict) if name in data else {} for name in ("task", "hybrid")}
+            spec = RunSpec(**settings | added | stated, other_objectives=[[*map(str, pair)] for pair in pairs])
+            HybridSettings.from_dict(spec.hybrid)
             check_name(spec.prepared, "prepared data")
             if spec.run != self.run or not all(isinstance(params, dict) for params in spec.configs):
                 raise ValueError(f"it has the settings of {spec.run!r}")

@@ -16,6 +16,7 @@ from udfs.hopper import (
     CheckpointStored,
     Ended,
     Hello,
+    Meet,
     NextUnit,
     Obsolete,
     Queued,
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._liveness import Liveness
     from cerebro_spark.hopper._recovery import Recovery
     from cerebro_spark.hopper._state import RunState
+    from cerebro_spark.hopper._teams import Teams
     from cerebro_spark.hopper._trial import Trial
-    from udfs.hopper import EvaluateUnit, Printed, TrainUnit
+    from udfs.hopper import Apart, EvaluateUnit, JointUnit, Met, Printed, TrainUnit
     from udfs.rpc import Request
 
 __all__ = ["Answers"]
@@ -53,12 +55,14 @@ class Answers:
         state: RunState,
         *,
         liveness: Liveness,
+        teams: Teams,
         assignments: Assignments,
         recovery: Recovery,
         epochs: Epochs,
     ) -> None:
         self._state = state
         self._liveness = liveness
+        self._teams = teams
         self._assignments = assignments
         self._recovery = recovery
         self._epochs = epochs
@@ -77,7 +81,7 @@ class Answers:
                 return self._hello(request)
             case NextUnit():
                 return self._next(request)
-            case Beat() | Ended() | Queued():
+            case Meet() | Beat() | Ended() | Queued():
                 return self._process(request)
             case CheckpointStored():
                 return self._stored(request)
@@ -114,14 +118,14 @@ class Answers:
             self._epochs.step()
             return Welcome()
 
-    def _next(self, request: NextUnit) -> TrainUnit | EvaluateUnit | Wait | Stop:
+    def _next(self, request: NextUnit) -> TrainUnit | JointUnit | EvaluateUnit | Wait | Stop:
         state, until = self._state, time.monotonic() + _POLL_S
         with state.changed:
             self._log(request.attempt, request.printed)
             worker = self._liveness.heard(request.worker, request.attempt)
             if worker is None:
                 return Stop()
-            worker.asked = worker.seen
+            worker.asked, worker.is_waiting = worker.seen, False
             if request.report is not None:
                 self._assignments.apply_report(worker, request.report)
                 self._epochs.step()
@@ -137,7 +141,7 @@ class Answers:
                 holds = tuple(sorted(state.holdings[worker.name]))
                 if assignment is not None:
                     state.given[worker.attempt] = assignment.trials
-                    return self._assignments.build_message(assignment, drop=drop, holds=holds)
+                    return self._assignments.build_message(worker.name, assignment, drop=drop, holds=holds)
                 remaining = until - time.monotonic()
                 if request.takes:
                     worker.idle_at = state.changes
@@ -156,9 +160,12 @@ class Answers:
                 worker.asked = worker.seen
             return Stop() if state.over or request.attempt in state.dismissed else Acknowledged()
 
-    def _process(self, request: Beat | Ended | Queued) -> Acknowledged | Abort | Stop:
+    def _process(self, request: Meet | Beat | Ended | Queued) -> Met | Apart | Acknowledged | Abort | Stop:
         if isinstance(request, Queued):
             return self._queued(request)
+        if isinstance(request, Meet):
+            with self._state.changed:
+                return self._teams.meet(self._liveness.heard(request.worker, request.attempt), request)
         state = self._state
         with state.changed:
             if isinstance(request, Ended):

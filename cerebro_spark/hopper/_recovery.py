@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cerebro_spark.hopper._groups import Groups
-    from cerebro_spark.hopper._state import Assignment, Attached, RunState, Start
+    from cerebro_spark.hopper._state import Assignment, Attached, RunState, Start, Team
     from cerebro_spark.hopper._trial import Trial
     from udfs.hopper import MemberFailure, UnitFailure
 
@@ -60,6 +60,8 @@ class Recovery:
                 trial.copy = None
         # Also trials whose holder was lost before, while this worker may have had their checkpoints.
         self.rewind(state.trials)
+        if worker.assignment is not None and worker.assignment.team is not None:
+            self.release(worker.assignment.team)
         self.adopt()
 
     def give_up(self, name: str) -> None:
@@ -120,6 +122,17 @@ class Recovery:
         self._evaluate_again(assignment, [trial])
         self.rewind([trial])
 
+    def release(self, team: Team) -> None:
+        """Let a trial hop in an epoch in which its team came to nothing, once no worker has the unit any more."""
+        trial = team.trial
+        if any(assignment.team is team for assignment in self._state.assignments):
+            return
+        if not team.is_done:
+            trial.hopping.add(team.epoch)
+        if trial.running:
+            self.rewind([trial])
+            self._groups.regroup([trial], again=() if team.is_done else {trial.trial_id})
+
     def rewind(self, trials: Iterable[Trial]) -> None:
         """Take trials back to a copy or to their checkpoints in the store, where the last ones are lost for sure."""
         state = self._state
@@ -160,12 +173,15 @@ class Recovery:
         return len(open_losses | {blamed for blamed in state.blamed if blamed[0] == name})
 
     def _give_back(self, name: str, assignment: Assignment, why: str, *, interrupted: bool) -> None:
+        # Of a team, the first loss counts: the others wait for each other, and may be ended for it.
+        if assignment.team is not None and not assignment.team.fail(f"worker {name} is lost: {why}"):
+            return
         self._state.redone += len(assignment.starts)
         if interrupted:
             self._evaluate_again(assignment, assignment.trials)
             return
         together = len(assignment.starts) > 1
-        trained = assignment.kind == "train"
+        trained = assignment.kind != "evaluate"
         death = Death(name, None if trained else assignment.partition, len(self._state.losses), together)
         for trial in assignment.trials:
             if trial.running:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cerebro_spark.hopper._trial import Trial
     from optimizer.hopper import Hopper
 
-__all__ = ["Assignment", "Attached", "RunState", "Start"]
+__all__ = ["Assignment", "Attached", "RunState", "Start", "Team"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,40 @@ class Start:
     peer: str | None
 
 
+@dataclass(slots=True, eq=False)
+class Team:
+    """Workers that train an epoch of a trial together, with one unit.
+
+    ``shares`` are the shards of each worker, in the order of their ranks; ``messages`` those that they have sent to
+    meet. Once a worker is gone or declines, ``reason`` says why; ``is_done`` once the epoch is trained.
+    """
+
+    unit_id: str
+    trial: Trial
+    epoch: int
+    mode: str
+    averages: bool
+    shares: dict[str, tuple[int, ...]]
+    configurations: int
+    messages: dict[str, str] = field(default_factory=dict)
+    reason: str = ""
+    failed_at: float = 0.0
+    is_done: bool = False
+
+    def fail(self, reason: str) -> bool:
+        """Mark the team as failed, unless the epoch is trained; return ``True`` if it was not marked before."""
+        if self.is_done or self.reason:
+            return False
+        self.reason, self.failed_at = reason, time.monotonic()
+        return True
+
+
 @dataclass(slots=True)
 class Assignment:
-    """A unit that a worker has; ``alone`` where its trial is suspect, and no other worker has a unit meanwhile."""
+    """A unit that a worker has; ``alone`` where its trial is suspect, and no other worker has a unit meanwhile.
+
+    Workers with the same joint unit have one ``team``.
+    """
 
     unit_id: str
     kind: str
@@ -44,6 +75,7 @@ class Assignment:
     partition: int
     began: float
     alone: bool
+    team: Team | None = None
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -68,6 +100,9 @@ class Attached:
     is_reclaimed: bool = False
     # What had changed when there was nothing for it.
     idle_at: int = -1
+    # Whether it waits for other workers to form a team, and whether a team has a unit for it that it does not know of.
+    is_waiting: bool = False
+    is_called: bool = False
 
 
 class RunState:

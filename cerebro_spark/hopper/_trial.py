@@ -59,7 +59,7 @@ class Trial:
     did not give its checkpoint. ``granted`` epochs are those that the procedure decided so far; ``urgent`` trials get
     units before others. ``source`` is the origin of a clone or a child, and ``inherited`` describes the weights that a
     child has from it. ``follows`` names by epoch the trial in whose order it
-    visits the shards where orders are fixed.
+    visits the shards where orders are fixed. ``hopping`` are epochs in which a team of workers came to nothing.
     """
 
     trial_id: str
@@ -82,6 +82,7 @@ class Trial:
     reason: str = ""
     source: Source | None = None
     follows: dict[int, str] = field(default_factory=dict)
+    hopping: set[int] = field(default_factory=set)
     seconds: float = 0.0
     state_bytes: int = 0
     records: dict[int, Record] = field(default_factory=dict)
@@ -148,13 +149,15 @@ class Trial:
                 merged = merge_sums(merged, sums)
         return merged
 
-    def trained(self, epoch: int, partition: int, worker: str, report: TrainedMember) -> None:
-        """Add the report of a trained unit."""
+    def trained(self, epoch: int, partitions: Sequence[int], worker: str, report: TrainedMember) -> None:
+        """Add the report of a trained unit, on one shard or, by a team, on several."""
         self.deaths.clear()
         self.unreadable = 0
-        self.visits.append((epoch, partition))
-        self.digests.append(report.digest)
-        self.unit_sums.append(report.sums)
+        before = len(partitions) - 1
+        self.visits += [(epoch, partition) for partition in partitions]
+        # There are no states between the shards of one unit.
+        self.digests += [*[""] * before, report.digest]
+        self.unit_sums += [*[{} for _ in range(before)], report.sums]
         self.holder = worker
         self.seconds += report.seconds
         self.state_bytes = report.checkpoint_bytes

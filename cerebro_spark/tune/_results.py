@@ -324,6 +324,7 @@ class Results:
             f"{what} on {len(workers)} workers: {outcome.seconds:,.1f} s",
             f"  {len(trained)} training units, {len(events) - len(trained)} of validation; {busy:,.1f} s in them",
             *self._stacks_in_words(trained),
+            *self._teams_in_words(trained),
             f"  {len(hops)} hops, {training} of them to train; {hopped / 2**20:,.1f} MiB in all",
             f"  {outcome.decision_seconds:.2f} s of scheduling; {outcome.checkpoint_seconds:.1f} s writing checkpoints",
             f"  {outcome.redone} units redone after {len(outcome.losses)} lost workers",
@@ -351,6 +352,17 @@ class Results:
             return []
         largest = max(event.members for event in together)
         return [f"  {len(together)} of the training units in groups of up to {largest} configurations"]
+
+    def _teams_in_words(self, trained: Sequence[Event]) -> list[str]:
+        joint = [event for event in trained if event.ranks > 1]
+        if not joint:
+            return []
+        epochs = len({(event.trial_id, event.epoch) for event in joint})
+        sent = sum(event.exchanged_bytes for event in joint) / 2**20
+        most = max(event.ranks for event in joint)
+        return [
+            f"  {epochs} epochs on up to {most} workers together; {sent:,.1f} MiB of gradients or weights exchanged"
+        ]
 
     def _front_in_words(self) -> list[str]:
         objectives = self.spec.objectives

@@ -65,6 +65,8 @@ def _settings(spec: RunSpec) -> dict[str, Any]:
         "keep": spec.keep,
         "checkpoints": spec.checkpoints,
         "replicas": spec.replicas,
+        "hybrid": spec.hybrid.get("mode", "off"),
+        "averaging_from": spec.hybrid.get("averaging_from"),
     }
 
 

@@ -36,11 +36,12 @@ from cerebro_spark.tune._extension import WholeModels
 from cerebro_spark.tune._ranking import check_objectives
 from cerebro_spark.tune._resume_checks import check_resumable, check_same, check_weights
 from cerebro_spark.tune._selection import Selection
-from cerebro_spark.tune._setting_checks import check_settings
+from cerebro_spark.tune._setting_checks import check_hybrid, check_settings
 from cerebro_spark.tune._shared_parameters import with_parameters
 from cerebro_spark.tune._tracking import Followers
 from cerebro_spark.tune._train import metric_and_mode, train, trainer_name
 from optimizer.arguments import one_of
+from optimizer.hybrids import HybridSettings
 from optimizer.procedures import Limits
 from udfs.driver import interruptible, validate_arguments
 from udfs.names import check_name
@@ -138,6 +139,17 @@ class Search(Estimator[Selection]):
         worker measures whether it trains them as a stack or one by one. Each visits the shards in the order of its
         unit. Its model is, within the tolerance of single precision, that of training it alone, so a run with stacks
         cannot be replayed bit for bit. Default ``"off"``.
+    hybrid : {"off", "auto", "all_reduce", "averaging"}
+        Way to train an epoch that begins while fewer configurations train than workers. ``"off"`` (default): a
+        configuration trains on one worker at a time, and the others are idle. ``"all_reduce"``: all workers take each
+        step together, on their rows of the batch, with the mean of their gradients. ``"averaging"``: from
+        ``averaging_from`` on, each worker trains a copy of the configuration on its shards, and the weights are
+        averaged at the end of the epoch. ``"auto"``: workers measure steps and network, and the fastest way is taken;
+        weights are averaged only with ``averaging_from``. For models of torch. The rows come in another order than in
+        hopping, so the models differ, and such a run cannot be replayed.
+    averaging_from : int, optional
+        First epoch, from 0, in which weights may be averaged. By default the middle of the epochs for
+        ``hybrid="averaging"``, and never for the others.
     unit_timeout_s : float, optional
         Seconds after which a unit counts as hung, and its worker is ended. By default 20 times the configuration's
         longest unit so far, plus a minute. It also limits the trial of each configuration on the driver before the
@@ -204,6 +216,8 @@ class Search(Estimator[Selection]):
     schedule: str = "least-far-along"
     rounds: str = "rolling"
     stack: str = "off"
+    hybrid: str = "off"
+    averaging_from: int | None = None
     unit_timeout_s: float | None = None
     stoppers: Sequence[Stopper] = ()
     max_configurations: int | None = None
@@ -243,6 +257,9 @@ class Search(Estimator[Selection]):
     @property
     def _stacked_groups(self) -> StackedGroups:
         return StackedGroups(self.trainer_fn, self.backend.num_workers)
+
+    def _hybrids(self, epochs: int) -> HybridSettings:
+        return HybridSettings(self.hybrid, self.averaging_from).resolved(epochs)
 
     @property
     def _followers(self) -> Followers:
@@ -530,6 +547,8 @@ class Search(Estimator[Selection]):
         if self.stack == "auto":
             configurations = self.strategy.list_configurations()
             plan = replace(plan, notes=(*plan.notes, *self._stacked_groups.explain(configurations)))
+        if self.hybrid != "off":
+            plan = replace(plan, notes=(*plan.notes, self._hybrids(plan.epochs_each).explain()))
         if unit_seconds is None:
             return plan
         partitions = self.num_shards or self.backend.most_workers
@@ -670,13 +689,15 @@ class Search(Estimator[Selection]):
         )
 
     def _spec(self, run: str, prepared: PreparedData, probed: Probed, configs: list[dict[str, Any]]) -> RunSpec:
+        check_hybrid(self.hybrid, probed.session)
+        epochs = self.plan().epochs_each
         first, *others = probed.objectives(self.metric, self.mode, validates=prepared.test_fraction > 0)
         return RunSpec(
             run=run,
             prepared=prepared.name,
             configs=configs,
             trainer=trainer_name(self.trainer_fn),
-            epochs=self.plan().epochs_each,
+            epochs=epochs,
             seed=self.seed,
             policy=self.schedule,
             rounds=self.rounds,
@@ -688,6 +709,7 @@ class Search(Estimator[Selection]):
             checkpoints=self.checkpoints,
             other_objectives=[[each.metric, each.mode] for each in others],
             task=probed.session.sums.decision.to_dict(),
+            hybrid=self._hybrids(epochs).to_dict(),
         )
 
     def _train(

@@ -365,7 +365,8 @@ class Selection(Results, Model, MLWritable):
         ------
         RunError
             There is a run of that id; the replay stopped, and is to be begun again; a configuration has failed this
-            time that others were cloned from; or configurations trained in groups, whose units no replay repeats.
+            time that others were cloned from; or configurations trained in groups, or on several workers together,
+            whose units no replay repeats.
         """
         self._check_replayable()
         followers = Followers(callbacks=callbacks, progress=progress)
@@ -394,6 +395,11 @@ class Selection(Results, Model, MLWritable):
 
     def _check_replayable(self) -> None:
         """Refuse a run that a replay, which trains whole models one by one, does not repeat."""
+        if any(event.ranks > 1 for event in self.outcome.events):
+            raise RunError(
+                f"run {self.spec.run!r} trained epochs on several workers together, and a replay trains on one at a "
+                "time: run it again with its seed and hybrid, which gives the same models up to rounding"
+            )
         if any(event.members > 1 for event in self.outcome.events):
             raise RunError(
                 f"run {self.spec.run!r} trained configurations in groups, and a replay trains them one by one: run it "

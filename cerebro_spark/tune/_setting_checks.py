@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 
@@ -11,9 +11,14 @@ from cerebro_spark.errors import InvalidArgumentError, TrainerError
 from cerebro_spark.hopper import CHECKPOINTS, KEEPS, ROUNDS, STACKS
 from optimizer.arguments import one_of
 from optimizer.hopper import POLICIES
+from optimizer.hybrids import HybridSettings
 from udfs.driver import argument_types, check_types
+from udfs.hybrids import unshareable_reason
 
-__all__ = ["check_settings"]
+if TYPE_CHECKING:
+    from udfs.training import Session
+
+__all__ = ["check_hybrid", "check_settings"]
 
 
 def check_settings(search: Any) -> None:
@@ -38,6 +43,8 @@ def check_settings(search: Any) -> None:
         ("checkpoints", search.checkpoints, CHECKPOINTS),
     ):
         one_of(name, value, known)
+    if search.hybrid != "off" or search.averaging_from is not None:
+        _check_workers(search)
     if search.checkpoints == "end":
         _check_end(search)
     workers = search.backend.num_workers
@@ -51,6 +58,34 @@ def check_settings(search: Any) -> None:
             "some workers are idle"
         )
     _check_trainer(search)
+
+
+def check_hybrid(mode: str, session: Session) -> None:
+    """Validate that workers can train the first configuration together.
+
+    Raises
+    ------
+    InvalidArgumentError
+        They cannot, and ``mode`` requires it.
+    """
+    if mode in {"all_reduce", "averaging"} and (reason := unshareable_reason(session)) is not None:
+        raise InvalidArgumentError(f"hybrid must be 'off' or 'auto' for this trainer_fn, got {mode!r}: {reason}.")
+
+
+def _check_workers(search: Any) -> None:
+    """Validate that there are workers to train together, and no other way to do so."""
+    HybridSettings(search.hybrid, search.averaging_from)
+    workers = search.backend.num_workers
+    if workers == 1 and search.hybrid in {"all_reduce", "averaging"}:
+        raise InvalidArgumentError(
+            f"hybrid must be 'off' or 'auto' with one worker, got {search.hybrid!r} and num_workers=1. Set num_workers "
+            "of the backend to 2 or more"
+        )
+    if search.stack != "off" and search.hybrid != "off":
+        raise InvalidArgumentError(
+            f"hybrid must be 'off' where configurations train as a stack, got {search.hybrid!r} and "
+            f"stack={search.stack!r}. Set one of the two to 'off'"
+        )
 
 
 def _check_end(search: Any) -> None:

@@ -63,6 +63,13 @@ class Measured:
         rounds = (workers - 1) / max(1, self.workers - 1)
         return self.latency_s * rounds + _sent(nbytes, workers) / self.bandwidth
 
+    def explain(self) -> str:
+        """Describe the measurements in a line."""
+        batch = f"{self.batch_s * 1e3:.1f} ms for {self.batch_rows} rows"
+        share = f"{self.share_s * 1e3:.1f} ms for {self.share_rows}"
+        network = f"{self.bandwidth / 1e6:,.0f} MB/s and {self.latency_s * 1e3:.2f} ms for an all-reduce"
+        return f"  measured: {batch}, {share}; {network}"
+
 
 def _sent(nbytes: float, workers: int) -> float:
     return 2.0 * (workers - 1) / workers * nbytes

@@ -77,9 +77,7 @@ class HybridPlan(ExplainedInNotebooks):
             [
                 f"{self.configurations} {noun} on {self.workers} workers: {self.mode}{gain}",
                 *(f"  {mode:10} {each:6.1f} s an epoch, {_WORDS[mode].format(**facts)}" for mode, each in self.seconds),
-                f"  measured: {measured.batch_s * 1e3:.1f} ms for {measured.batch_rows} rows, "
-                f"{measured.share_s * 1e3:.1f} ms for {measured.share_rows}; {measured.bandwidth / 1e6:,.0f} MB/s and "
-                f"{measured.latency_s * 1e3:.2f} ms for an all-reduce",
+                measured.explain(),
             ]
         )
 

@@ -52,8 +52,8 @@ class HybridSettings:
         whole("averaging_from", self.averaging_from, 0)
         if self.mode == "off":
             raise InvalidArgumentError(
-                f"averaging_from must be None where hybrid is 'off', got {self.averaging_from}. Set hybrid='averaging', "
-                "or hybrid='auto' to let the plan decide"
+                f"averaging_from must be None where hybrid is 'off', got {self.averaging_from}. Set "
+                "hybrid='averaging', or hybrid='auto' to let the plan decide"
             )
 
     @classmethod

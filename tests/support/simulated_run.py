@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cerebro_spark.hopper import Coordinator, Director, RunContext, RunSpec, Singles, Trial, _epochs, _protocol
+from cerebro_spark.hopper import Coordinator, Director, RunContext, RunSpec, Singles, Trial, _epochs, _protocol, _teams
+from optimizer.hybrids import HybridSettings
 from optimizer.procedures import Listed, Plan, Procedure
 from udfs.hopper import (
+    Apart,
     CheckpointStored,
     EvaluatedMember,
     EvaluateReport,
     Hello,
+    JointReport,
+    JointUnit,
+    Meet,
     Member,
     MemberFailure,
     NextUnit,
@@ -67,7 +72,7 @@ class Player:
     states: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     unit: WorkUnit | None = None
     writing: list[tuple[str, tuple[tuple[int, int], ...]]] = field(default_factory=list)
-    report: TrainReport | EvaluateReport | UnitFailure | None = None
+    report: TrainReport | JointReport | EvaluateReport | UnitFailure | None = None
 
     def call(self, request: type, **fields: Any) -> Any:
         return self.world.coordinator.answer(request(worker=self.name, attempt=str(self.attempt), **fields))
@@ -104,6 +109,9 @@ class Player:
         unit, self.unit = self.unit, None
         assert unit is not None
         assert unit.partition in unit.holds
+        if isinstance(unit, JointUnit):
+            self.report = self.shared(unit, fails if isinstance(fails, str) else None)
+            return
         reasons = fails if isinstance(fails, dict) else dict.fromkeys(ids(unit), fails)
         members = tuple(self.worked(unit, member, reasons.get(member.trial_id)) for member in unit.members)
         report = TrainReport if isinstance(unit, TrainUnit) else EvaluateReport
@@ -132,6 +140,28 @@ class Player:
         if member.stores:
             self.writing.append((member.trial_id, state))
         return TrainedMember(**done, digest=str(state), checkpoint_bytes=8)
+
+    def shared(self, unit: JointUnit, fails: str | None) -> JointReport | UnitFailure:
+        """Do this worker's share of a unit, unless another worker of it is gone."""
+        (member,) = unit.members
+        assert set(unit.shares[unit.rank]) <= set(unit.holds)
+        assert sorted(sum(unit.shares, ())) == list(self.world.all_partitions)
+        apart = self.call(Meet, unit_id=unit.unit_id)
+        state = self.fetched(member)
+        reason = "team" if isinstance(apart, Apart) else "hop" if state is None else fails
+        if reason is not None:
+            return UnitFailure(unit_id=unit.unit_id, reason=reason, traceback="Traceback of the user's")
+        assert state is not None
+        assert member.digest == (str(state) if state else ""), "another state than the digest says"
+        assert unit.epoch not in dict(state)
+        trained = None
+        if not unit.rank:
+            state = (*state, *((unit.epoch, partition) for partition in self.world.all_partitions))
+            self.states[member.trial_id] = state
+            self.writing += [(member.trial_id, state)] if member.stores else []
+            done = {"trial_id": member.trial_id, "seconds": 1.0, "fetched_bytes": 8, "digest": str(state)}
+            trained = TrainedMember(**done, sums={"loss": np.array([1.0, 1.0])}, checkpoint_bytes=8)
+        return JointReport(unit_id=unit.unit_id, seconds=1.0, fetched_bytes=8, exchanged_bytes=8.0, trained=trained)
 
     def fetched(self, member: Member) -> tuple[tuple[int, int], ...] | None:
         if member.version == 0:
@@ -172,6 +202,7 @@ class World:
         procedure: Procedure | None = None,
         grouping: Grouping | None = None,
         checkpoints: str = "visits",
+        hybrid: str = "off",
     ) -> None:
         self.all_partitions = tuple(range(workers))
         self.store: dict[tuple[str, str], tuple[tuple[int, int], ...]] = {}
@@ -189,6 +220,7 @@ class World:
         self.validates = validates
         self.checkpoints = checkpoints
         spec = replace(SPEC, seed=1, policy=policy, rounds=rounds, replicas=replicas, checkpoints=checkpoints)
+        spec = replace(spec, hybrid=HybridSettings(hybrid).to_dict())
         context = run_context(workers, spec=spec, validates=validates, grouping=grouping or Singles())
         self.coordinator = Coordinator(self.director, context, self, observer=observer)
         self.players = [Player(f"w{number}", self) for number in range(workers)]
@@ -295,4 +327,5 @@ def one_call_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
             return future
 
     monkeypatch.setattr(_protocol, "_POLL_S", 0.0)
+    monkeypatch.setattr(_teams, "_POLL_S", 0.0)
     monkeypatch.setattr(_epochs, "ThreadPoolExecutor", Now)

@@ -212,7 +212,7 @@ class JointReport:
     fetched_bytes: int  # size of the checkpoint that it fetched; 0 where it had it
     exchanged_bytes: float  # bytes that it sent to other ranks
     trained: TrainedMember | None  # the epoch, with the sums of all ranks, by rank 0; None of the others
-    measured: Measured | None = None  # what the ranks measured, by rank 0 of a unit with mode "auto"
+    measured: Measured | None = None  # what the ranks measured in a unit with mode "auto"
     declined: str = ""  # reason why nothing was trained: the trial hops
 
 
@@ -245,7 +245,9 @@ class NextUnit(Request[TrainUnit | JointUnit | EvaluateUnit | Wait | Stop]):
 
     worker: str
     attempt: str
-    report: TrainReport | JointReport | EvaluateReport | UnitFailure | None  # report of the unit before; None at the first request
+    report: (
+        TrainReport | JointReport | EvaluateReport | UnitFailure | None
+    )  # report of the unit before; None at the first request
     printed: Printed | None = None  # by that unit, under the first of its trials
     # Whether it is the worker's turn in its process. If not, the reply comes once there may be a unit to take.
     takes: bool = True
@@ -263,14 +265,14 @@ class Queued(Request[Acknowledged | Stop]):
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """All ranks of a joint unit have sent their messages."""
+    """Messages of all ranks of a joint unit."""
 
     messages: tuple[str, ...]  # in the order of the ranks
 
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """A joint unit has come to nothing, or is over."""
+    """Notice that a joint unit has come to nothing, or is over."""
 
     reason: str
 

@@ -6,7 +6,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 from udfs.hopper._checkpoints import Record
-from udfs.hopper._messages import MemberFailure, TrainedMember, UnitFailure
+from udfs.hopper._messages import JointUnit, MemberFailure, TrainedMember, UnitFailure
 from udfs.metrics import merge_sums
 from udfs.rpc import CallError, Held, digest_of
 from udfs.shards import ShardError
@@ -58,13 +58,15 @@ class Outcomes:
     ) -> TrainedMember:
         """Take the checkpoint of a trial that has trained on the unit's shard.
 
-        Its `shares` are those of :class:`MemberReport`, of what a group's unit does for all.
+        Its `shares` are those of :class:`MemberReport`, of what a group's unit does for all. A joint unit has visited
+        the shards of all its ranks.
         """
         assert member.record is not None  # the driver's units of training have one
         state = session.checkpoint()
-        version, digest = member.version + 1, digest_of(state)
+        partitions = sorted(sum(unit.shares, ())) if isinstance(unit, JointUnit) else [unit.partition]
+        version, digest = member.version + len(partitions), digest_of(state)
         self._sessions.finish(member.trial_id, digest)
-        visits = (*member.record.visits, (unit.epoch, unit.partition))
+        visits = (*member.record.visits, *((unit.epoch, partition) for partition in partitions))
         merged = {name: part.tolist() for name, part in merge_sums(member.record.arrays(), sums).items()}
         record = Record(member.trial_id, version, digest, visits, merged)
         self._states.put(member.trial_id, version, Held(state, digest), record)

@@ -13,7 +13,8 @@ from pyspark import TaskContext
 from udfs.heartbeat import Heartbeat
 from udfs.hopper._checkpoints import Checkpoints
 from udfs.hopper._group_units import GroupUnits
-from udfs.hopper._messages import HOPPER, Hello, NextUnit, ShardFailed, Stop, TrainUnit, WorkUnit
+from udfs.hopper._joint_units import JointUnits
+from udfs.hopper._messages import HOPPER, Hello, JointUnit, NextUnit, ShardFailed, Stop, TrainUnit, WorkUnit
 from udfs.hopper._outcomes import Outcomes
 from udfs.hopper._sessions import Sessions
 from udfs.hopper._shards import Shards
@@ -28,7 +29,7 @@ from udfs.shards import ShardError
 if TYPE_CHECKING:
     from udfs.heartbeat import Output, Printed
     from udfs.hopper._interruption import Interruption
-    from udfs.hopper._messages import EvaluateReport, EvaluateUnit, TrainReport, UnitFailure
+    from udfs.hopper._messages import EvaluateReport, EvaluateUnit, JointReport, TrainReport, UnitFailure
     from udfs.hopper._process_place import Place
     from udfs.hopper._settings import WorkerSettings
     from udfs.rpc import Credentials
@@ -94,6 +95,9 @@ class Service:
             self._units = StackUnits(units, self._shard, self._sessions, outcomes)
         if worker.adaptation is not None:
             self._units = GroupUnits(worker, units, self._sessions, outcomes, self._tell_damaged, memory_bytes=rows)
+        self._joint_units = JointUnits(
+            worker.worker, self._attempt, units, self._shard, self._sessions, outcomes, driver, credentials
+        )
         self._output = output
         self._heartbeat = Heartbeat(worker.worker, self._attempt, driver, credentials, HOPPER, output=self._output)
 
@@ -147,7 +151,7 @@ class Service:
 
     def leave(
         self,
-        report: TrainReport | EvaluateReport | UnitFailure | None = None,
+        report: TrainReport | JointReport | EvaluateReport | UnitFailure | None = None,
         printed: Printed | None = None,
     ) -> None:
         """Leave the run, with the report of the last unit; without it, another worker runs the unit again."""
@@ -176,7 +180,7 @@ class Service:
 
     def _work(self) -> None:
         """Train units, each in a turn of this run, until the driver says stop."""
-        report: TrainReport | EvaluateReport | UnitFailure | None = None
+        report: TrainReport | JointReport | EvaluateReport | UnitFailure | None = None
         printed: Printed | None = None
         while not self._interrupted() and not self._interruption.is_noticed():
             request = NextUnit(
@@ -213,13 +217,13 @@ class Service:
         if self._interruption.is_noticed():
             self.leave(report, printed)
 
-    def _run(self, unit: TrainUnit | EvaluateUnit) -> TrainReport | EvaluateReport | UnitFailure:
+    def _run(self, unit: TrainUnit | EvaluateUnit) -> TrainReport | JointReport | EvaluateReport | UnitFailure:
         """Run a unit in the thread that trains, and record it for the plugin of the executor."""
         trials = ", ".join(member.trial_id for member in unit.members[:_NAMED])
         more = f" and {len(unit.members) - _NAMED} more" if len(unit.members) > _NAMED else ""
         kind = f"epoch {unit.epoch + 1}" if isinstance(unit, TrainUnit) else "evaluation"
         with worker_status().unit(trials + more, f"{kind}, shard {unit.partition}"):
-            return self._units.run(unit)
+            return self._joint_units.run(unit) if isinstance(unit, JointUnit) else self._units.run(unit)
 
     def _interrupted(self) -> bool:
         return self._task is not None and bool(getattr(self._task, "isInterrupted", bool)())

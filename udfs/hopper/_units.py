@@ -52,7 +52,7 @@ class Units:
         one_order: bool = False,
         folds: Folds | None = None,
     ) -> None:
-        self._seed = seed
+        self.seed = seed
         self._shard = shard
         self._sessions = sessions
         self._outcomes = outcomes
@@ -90,7 +90,7 @@ class Units:
             Rows of the shard.
         """
         name = "" if self._one_order else random_stream(member.trial_id, member.params)
-        order = row_order(self._seed, name, unit.epoch, unit.partition, seen.rows)
+        order = row_order(self.seed, name, unit.epoch, unit.partition, seen.rows)
         if self._folds is None:
             return order
         _check_rows(seen, rows)

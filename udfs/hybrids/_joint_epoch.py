@@ -79,7 +79,8 @@ class JointEpoch:
         self._shards = shards
         self._check = check
         self._seed = seed
-        self._weight, self._total = 0.0, None
+        self._weight = 0.0
+        self._total: float | None = None
         self._parameters: list[Any] = []
         self.sent_bytes = 0.0
         """Bytes that this worker has sent to others, if the exchanges use the ring algorithm."""
@@ -233,7 +234,7 @@ class JointEpoch:
         self._count_sent(gradients)
 
     def _name_of(self, parameter: Any) -> str:
-        return next(name for name, each in self._session.model.named_parameters() if each is parameter)
+        return str(next(name for name, each in self._session.model.named_parameters() if each is parameter))
 
     def _average(self, tensors: list[Any], weight: float) -> None:
         self._gang.mean_(tensors, weight)
@@ -278,4 +279,3 @@ class JointEpoch:
         for part in self._gather({name: value.tolist() for name, value in sums.items()}):
             merged = merge_sums(merged, {name: np.array(value, np.float64) for name, value in part.items()})
         return merged
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,10 +64,8 @@ def _step_s(session: Any, shards: Sequence[ShardRows], size: int) -> float:
 
     def step() -> None:
         rows = gather_rows(shards, picked)
-        try:
+        with suppress(Diverged):  # the training itself will say so
             session.step(rows.inputs, rows.labels, batch_weights(rows, slice(0, size), size))
-        except Diverged:
-            pass  # the training itself will say so
 
     return _median_s(step)
 

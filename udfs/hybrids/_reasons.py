@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from udfs.handlers import framework_of
 
@@ -42,15 +42,16 @@ def unshareable_reason(session: Session) -> str | None:
         return "this torch is built without gloo, by which workers exchange gradients. Install torch from PyPI"
     if type(session) is not TorchSession:
         return f"a {type(session).__name__} trains on one worker at a time"
-    trainer = session.trainer
-    closure = type(trainer.optimizer).__name__ == "LBFGS"
-    if closure:
+    if type(session.trainer.optimizer).__name__ == "LBFGS":
         return "optimizer must step once for each batch, got LBFGS"
-    for loss in session.losses:
-        reduction = getattr(loss, "reduction", "mean")
-        if reduction != "mean":
-            return f"loss must be a mean over rows, got {type(loss).__name__} with reduction={reduction!r}"
-        # Other losses divide by the number of elements, whatever their weights are.
-        if type(loss).__name__ in {"CrossEntropyLoss", "NLLLoss"} and loss.weight is not None:
-            return f"loss must be a mean over rows, got {type(loss).__name__} with weights of classes"
+    return next(filter(None, map(_unshareable_loss, session.losses)), None)
+
+
+def _unshareable_loss(loss: Any) -> str | None:
+    reduction = getattr(loss, "reduction", "mean")
+    if reduction != "mean":
+        return f"loss must be a mean over rows, got {type(loss).__name__} with reduction={reduction!r}"
+    # Other losses divide by the number of elements, whatever their weights are.
+    if type(loss).__name__ in {"CrossEntropyLoss", "NLLLoss"} and loss.weight is not None:
+        return f"loss must be a mean over rows, got {type(loss).__name__} with weights of classes"
     return None

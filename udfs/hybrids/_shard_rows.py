@@ -53,9 +53,8 @@ def gather_rows(shards: Sequence[ShardRows], picked: Sequence[NDArray[np.int64]]
 
     Examples
     --------
-    >>> shards = [
-    ...     ShardRows(number, Tensors((np.full((3, 1), number),), (np.arange(3),), 3), np.arange(3)) for number in (4, 5)
-    ... ]
+    >>> tensors = [Tensors((np.full((3, 1), number),), (np.arange(3),), 3) for number in (4, 5)]
+    >>> shards = [ShardRows(number, rows, np.arange(3)) for number, rows in enumerate(tensors)]
     >>> batch = gather_rows(shards, [np.array([2, 0]), np.array([1])])
     >>> batch.inputs[0].ravel().tolist(), batch.labels[0].tolist(), batch.rows
     ([4, 4, 5], [2, 0, 1], 3)

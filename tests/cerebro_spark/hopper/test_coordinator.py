@@ -52,6 +52,7 @@ def _in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     losses=st.integers(0, 5),
     newcomers=st.integers(0, 2),
     rejoin_s=st.sampled_from([0.0, 60.0]),
+    hybrid=st.sampled_from(["off", "all_reduce"]),
 )
 def test_whatever_is_lost_every_model_visits_every_shard_once_an_epoch(  # noqa: C901, PLR0912 - the faults, in turn
     configs: int,
@@ -64,8 +65,10 @@ def test_whatever_is_lost_every_model_visits_every_shard_once_an_epoch(  # noqa:
     losses: int,
     newcomers: int,
     rejoin_s: float,
+    hybrid: str,
 ) -> None:
-    world = World(configs, workers, min(workers, 1 + extra), validates=validates, policy=policy, rounds=rounds)
+    settings: dict[str, Any] = {"validates": validates, "policy": policy, "rounds": rounds, "hybrid": hybrid}
+    world = World(configs, workers, min(workers, 1 + extra), **settings)
     world.coordinator._recovery._rejoin_s = rejoin_s
     draw = random.Random(seed)
     for player in world.players:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from optimizer.hybrids import Measured
 from udfs import hopper
 from udfs.hopper import (
     HOPPER,
     POOL,
     Abort,
     Acknowledged,
+    Apart,
     AskRuns,
     Beat,
     CheckpointFailed,
@@ -25,8 +27,12 @@ from udfs.hopper import (
     EvaluateReport,
     EvaluateUnit,
     Hello,
+    JointReport,
+    JointUnit,
+    Meet,
     Member,
     MemberFailure,
+    Met,
     NextUnit,
     Noted,
     Obsolete,
@@ -69,6 +75,15 @@ TRAINED = Member(**MEMBER, record=Record("c1", 1, "abc", ((0, 2),), {"loss": [1.
 DONE: dict[str, Any] = {"trial_id": "c1", "seconds": 1.5, "fetched_bytes": 8}
 FAILED = MemberFailure(trial_id="c2", reason="diverged", traceback="inf")
 PRINTED = Printed("c1", "[train c1]\na step\x00\ufffd\n", 3, "the end")
+MEASURED = Measured(8, 4, 0.1, 0.05, 100, 300, 0.01, 0.001, 2)
+JOINT: dict[str, Any] = {"mode": "auto", "averages": True, "rank": 1, "shares": ((0, 2), (1,)), "configurations": 1}
+SHARED = JointReport(
+    unit_id="x",
+    seconds=1.5,
+    fetched_bytes=8,
+    exchanged_bytes=16.0,
+    trained=TrainedMember(**DONE, sums={}, digest="d", checkpoint_bytes=9),
+)
 NEXT = NextUnit(**SENDER, report=None)
 HELLO = Hello(**SENDER, location="tcp://h:1", host="h", memory_bytes=1 << 40, shard_bytes=3)
 STORED = CheckpointStored(**SENDER, trial_id="c0", version=3, digest="abc", seconds=0.5, dropped=("c1", "c2"))
@@ -87,6 +102,9 @@ STORED = CheckpointStored(**SENDER, trial_id="c0", version=3, digest="abc", seco
                 unit_id="x", members=(FAILED, TrainedMember(**DONE, sums={}, digest="d", checkpoint_bytes=9))
             ),
         ),
+        NextUnit(**SENDER, report=SHARED),
+        NextUnit(**SENDER, report=replace(SHARED, trained=None, measured=MEASURED, declined="slow")),
+        Meet(**SENDER, unit_id="x", message="a"),
         NextUnit(**SENDER, printed=PRINTED, report=None, takes=False),
         Queued(**SENDER),
         Beat(**SENDER),
@@ -111,6 +129,9 @@ def test_a_request_arrives_as_it_was_sent(request_: Request[Any]) -> None:
         (NEXT, Wait(**ORDERS)),
         (NEXT, EvaluateUnit(**UNIT, members=(Member(**MEMBER), CLONE))),
         (NEXT, TrainUnit(**UNIT, members=(TRAINED, TRAINED), epoch=1, ends_epoch=True)),
+        (NEXT, JointUnit(**UNIT, **JOINT, members=(TRAINED,), epoch=1, ends_epoch=True)),
+        (Meet(**SENDER, unit_id="x"), Met(("a", "b"))),
+        (Meet(**SENDER, unit_id="x"), Apart("gone")),
         (Queued(**SENDER), Acknowledged()),
         (Queued(**SENDER), Stop()),
         (Beat(**SENDER), Acknowledged()),
@@ -142,8 +163,8 @@ def test_sums_arrive_bit_for_bit() -> None:
 def test_whoever_changes_a_message_raises_the_version() -> None:
     """Then note the new digest here: a driver and a worker of two versions refuse each other instead of guessing."""
     messages = _messages(Beat, NextUnit, Printed)
-    assert len(messages) == 29
-    assert (HOPPER.version, _digest(messages)) == (9, "dbe8d1ef1d180945")
+    assert len(messages) == 34
+    assert (HOPPER.version, _digest(messages)) == (10, "49141182aa010aa9")
     messages = _messages(AskRuns)
     assert len(messages) == 6
     assert (POOL.version, _digest(messages)) == (2, "d227b67b8583c9a2")
