@@ -114,6 +114,7 @@ pictures: demo $(VENV)/test.stamp
 	$(VENV)/bin/python -m benchmarks.hopper.schedulers --figure $(PICTURES)/schedulers.png
 	$(VENV)/bin/python -m benchmarks.variants.scheduling --picture $(PICTURES)/scheduling.png
 	$(VENV)/bin/python -m benchmarks.cascades --worlds 0 --picture $(PICTURES)/cascades.png
+	$(VENV)/bin/python -m benchmarks.hybrids --rows 12000 --picture $(PICTURES)/hybrids.png
 	$(VENV)/bin/python -m benchmarks.compiling --picture $(PICTURES)/compile.png
 	$(VENV)/bin/python -m benchmarks.compiling.sweep --pipelines 500 --picture $(PICTURES)/compile_sweep.png
 	$(VENV)/bin/python -m benchmarks.compiling.tables --tables 5.4 --models lightgbm --trees 500 --picture $(PICTURES)/compile_batches.png
@@ -229,6 +230,7 @@ bench: java $(VENV)/test.stamp jvm
 	$(VENV)/bin/python -m benchmarks.hopper.schedulers
 	$(VENV)/bin/python -m benchmarks.hopper
 	$(VENV)/bin/python -m benchmarks.stacking
+	$(VENV)/bin/python -m benchmarks.hybrids
 	$(VENV)/bin/python -m benchmarks.adaptation.opening
 	$(VENV)/bin/python -m benchmarks.steering
 	$(VENV)/bin/python -m benchmarks.debugging

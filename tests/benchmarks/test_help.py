@@ -28,6 +28,7 @@ def test_all_systems_have_programs() -> None:
         "debugging",
         "grouping",
         "hopper",
+        "hybrids",
         "occlusion",
         "procedures",
         "serving",

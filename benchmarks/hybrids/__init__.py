@@ -1,0 +1,1 @@
+"""Hybrids of the model hopper against hopping alone."""
