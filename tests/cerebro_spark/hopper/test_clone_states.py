@@ -63,6 +63,7 @@ def test_a_clone_that_waits_gets_no_unit(units: int) -> None:
     state.hopper = hopper
     state.holdings.attach("w0")
     parts: Any = None
-    worker: Any = SimpleNamespace(name="w0", assignment=None, abort=False)
-    assert Assignments(state, Groups(state), parts, parts).assign_next(worker) is None
+    teams: Any = SimpleNamespace(next_trial=lambda _: None)
+    worker: Any = SimpleNamespace(name="w0", assignment=None, abort=False, is_called=False)
+    assert Assignments(state, Groups(state), parts, parts, teams).assign_next(worker) is None
     assert asked == [{"c001"} if units == 3 else set()]
