@@ -143,6 +143,9 @@ class JointUnits:
             raise
         except Exception as error:  # noqa: BLE001 - of the user's code, which the epoch itself may not raise
             return "hop", None, f"its steps cannot be measured: {type(error).__name__}: {error}"
+        reason = epoch.all_reduce_refusal()
+        if reason:
+            return "hop", None, reason
         rows = sum(int(count) for count in gang.all_gather(str(sum(len(each.order) for each in shards)).encode()))
         plan = plan_hybrid(
             measured,

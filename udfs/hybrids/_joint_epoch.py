@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.hybrids import interleave_rows
-from udfs.handlers import apply_random, take_random
+from udfs.handlers import apply_random, framework_of, take_random
 from udfs.hybrids._shard_rows import gather_rows
 from udfs.metrics import merge_sums
+from udfs.tensors import TensorSpec
 from udfs.training import TrainerError, batch_weights, initial_seed
 
 if TYPE_CHECKING:
@@ -101,21 +102,26 @@ class JointEpoch:
         Raises
         ------
         TrainerError
-            A parameter that learns gets no gradient, or the workers ended with different weights.
+            A parameter that learns gets no gradient, the model does not train on one row and a step has a single row of
+            a worker, or the workers ended with different weights.
         Diverged
             The loss of this worker's rows is not a number any more.
         GangError
             Another worker is gone.
         """
         session, trainer = self._session, self._trainer
-        counts = {part: rows for message in self._gather(self._counts()) for part, rows in message}
-        names = sorted(counts)
-        shares = interleave_rows([counts[name] for name in names], trainer.batch_size, drop_last=trainer.drop_last)
-        mine = shares[:, [names.index(shard.partition) for shard in self._shards]]
+        shares, mine = self._shares_of_steps()
+        reason = self._first(self._one_row_refusal(mine))
+        if reason:
+            raise TrainerError(
+                f"hybrid must be 'off', 'auto' or 'averaging' for this configuration, got 'all_reduce': {reason}"
+            )
         ends = np.cumsum(mine, axis=0)
         weighted = self._shards[0].rows.weights is not None
         self._begin()
         hook = trainer.optimizer.register_step_pre_hook(self._exchange)
+        # Hooks of the user, such as one that clips, get the mean of all gradients, as in training on one worker.
+        trainer.optimizer._optimizer_step_pre_hooks.move_to_end(hook.id, last=False)  # noqa: SLF001 - no public order
         try:
             for step, batch in enumerate(shares):
                 self._check()
@@ -178,6 +184,37 @@ class JointEpoch:
         from udfs.hybrids._measurement import measure  # imports torch
 
         return measure(self._session, self._gang, self._shards)
+
+    def all_reduce_refusal(self) -> str:
+        """Return the reason why the workers cannot all-reduce, after :meth:`measure`; empty if they can."""
+        _, mine = self._shares_of_steps()
+        learning = ((name, each) for name, each in self._session.model.named_parameters() if each.requires_grad)
+        name = next((name for name, each in learning if each.grad is None or each.grad.is_sparse), "")
+        reason = f"{name} gets no dense gradient in a step, which an all-reduce requires" if name else ""
+        return self._first(reason or self._one_row_refusal(mine))
+
+    def _shares_of_steps(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the rows of each shard in each step, and those of this worker's shards."""
+        trainer = self._trainer
+        counts = {part: rows for message in self._gather(self._counts()) for part, rows in message}
+        names = sorted(counts)
+        shares = interleave_rows([counts[name] for name in names], trainer.batch_size, drop_last=trainer.drop_last)
+        return shares, shares[:, [names.index(shard.partition) for shard in self._shards]]
+
+    def _one_row_refusal(self, mine: NDArray[np.int64]) -> str:
+        """Return why the model does not train on one row, if this worker has a step of one row."""
+        backend = framework_of(self._session.model)
+        if backend is None or not (mine.sum(axis=1) == 1).any():
+            return ""
+        inputs = [TensorSpec(array.shape[1:], str(array.dtype)) for array in self._shards[0].rows.inputs]
+        refusal = backend.refusal_of_one_row(self._session.model, inputs)
+        return (
+            f"a worker has one row of a batch, and the model does not train on one row ({refusal})" if refusal else ""
+        )
+
+    def _first(self, reason: str) -> str:
+        """Return the first reason of all workers."""
+        return next(filter(None, self._gather(reason)), "")
 
     def _counts(self) -> list[tuple[int, int]]:
         return [(shard.partition, len(shard.order)) for shard in self._shards]

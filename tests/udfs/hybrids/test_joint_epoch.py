@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 BATCH = 8
+_ONE_AT_A_TIME = threading.Lock()
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +60,8 @@ def trainer(kind: str = "adam", **settings: Any) -> ModelTrainer:
 
 
 def session_of(made: Callable[[], ModelTrainer]) -> Any:
-    return open_session(lambda _: made(), {}, 5)
+    with _ONE_AT_A_TIME:  # the threads of a gang share torch's random numbers, which weights are drawn from
+        return open_session(lambda _: made(), {}, 5)
 
 
 def shard(partition: int, rows: int, *, weighted: bool = False) -> ShardRows:
@@ -263,3 +265,65 @@ def test_reasons() -> None:
 def test_a_torch_without_gloo_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch.distributed, "ProcessGroupGloo")
     assert "built without gloo" in str(unshareable_reason(session_of(trainer)))
+
+
+def clipped() -> ModelTrainer:
+    made = trainer("sgd")
+
+    def clip(optimizer: Any, *_: Any) -> None:
+        torch.nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], 0.05)
+
+    made.optimizer.register_step_pre_hook(clip)
+    return made
+
+
+def test_hooks_of_the_user_get_the_gradients_of_all_workers(double: None) -> None:
+    """To clip the gradients of each worker by themselves gives another step."""
+    shards = [shard(0, 24), shard(1, 40)]
+
+    def work(gang: Gang) -> Any:
+        session = session_of(clipped)
+        JointEpoch(session, gang, [shards[gang.rank]]).all_reduce()
+        return session.model
+
+    models = together(2, work)
+    plain = session_of(clipped).trainer
+    plain_epoch(plain, shards)
+    assert max(largest_difference(model, plain.model) for model in models) < 1e-9
+
+
+def test_a_single_row_of_a_worker_is_refused_with_batch_norm() -> None:
+    """A step of 8 rows of two shards of 13 ends with one row of each."""
+
+    def normed() -> ModelTrainer:
+        net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 2))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        return ModelTrainer(model=net, optimizer=optimizer, loss=torch.nn.CrossEntropyLoss(), batch_size=BATCH)
+
+    def work(gang: Gang) -> str:
+        epoch = JointEpoch(session_of(normed), gang, [shard(gang.rank, 13)])
+        epoch.measure()
+        reason = epoch.all_reduce_refusal()
+        with pytest.raises(TrainerError, match="does not train on one row"):
+            epoch.all_reduce()
+        return reason
+
+    for reason in together(2, work):
+        assert "a worker has one row of a batch" in reason
+
+
+def test_an_unused_parameter_is_found_by_the_measurement() -> None:
+    def partly_used() -> ModelTrainer:
+        made = trainer("sgd")
+        made.model.register_parameter("idle", torch.nn.Parameter(torch.zeros(2)))
+        return made
+
+    def work(gang: Gang) -> list[str]:
+        reasons = []
+        for make in (partly_used, trainer):
+            epoch = JointEpoch(session_of(make), gang, [shard(gang.rank, 16)])
+            epoch.measure()
+            reasons.append(epoch.all_reduce_refusal())
+        return reasons
+
+    assert together(2, work) == [["idle gets no dense gradient in a step, which an all-reduce requires", ""]] * 2
