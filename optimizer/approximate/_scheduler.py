@@ -144,6 +144,8 @@ class Scheduler:
 
     Raises
     ------
+    InvalidArgumentError
+        ``policy`` is no policy, such as a name.
     UnservableError
         The budgets cannot pay for one request of a task.
 
@@ -158,6 +160,10 @@ class Scheduler:
     """
 
     def __init__(self, tasks: Sequence[Task], budget: Budget, policy: Policy) -> None:
+        if not hasattr(policy, "landlord"):
+            raise InvalidArgumentError(
+                f'policy must be an object of Policy, got {policy!r}. Write POLICIES["mcdnn"]() for that name'
+            )
         self.policy = policy
         self.state = State(tasks, budget, landlord=policy.landlord)
         self._names = {task.name: place for place, task in enumerate(tasks)}

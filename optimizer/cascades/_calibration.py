@@ -240,13 +240,15 @@ class _SequenceTest:
         return bool(self._is_known_row(thresholds, rows).all())
 
     def _results(self, thresholds: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np.int8]:
-        rows = rows[self._sample.oracle[rows] != NO_ANSWER]
+        question, oracle = self._question, self._sample.oracle
+        if question.metric != "accuracy":
+            rows = rows[oracle[rows] != NO_ANSWER]
         routes = route(self._confidence[:, rows], thresholds)
         answers = answers_of(routes, self._answers[:, rows])
-        question = self._question
-        return outcomes(
-            question.metric, routes < len(thresholds), answers, self._sample.oracle[rows], question.positive
-        )
+        # A row without an answer of the oracle contradicts nothing. To leave it out would be biased: such rows are
+        # known only among those that proxies answer.
+        known = np.where(oracle[rows] == NO_ANSWER, answers, oracle[rows])
+        return outcomes(question.metric, routes < len(thresholds), answers, known, question.positive)
 
     def _passes(self, thresholds: NDArray[np.float64], rows: NDArray[np.int64]) -> bool:
         results, question = self._results(thresholds, rows), self._question

@@ -143,6 +143,13 @@ class OpenMember:
             scores = flat.reshape(len(numbers), -1) if len(numbers) else np.zeros((0, 0))
         else:
             second = numbers.to_numpy(zero_copy_only=False).astype(np.float64)
+            outside = second[(second < 0) | (second > 1)]
+            if len(outside):
+                raise RowError(
+                    "not a probability",
+                    f"{self._member.name} must be probabilities of the second class, from 0 to 1, got {outside[0]:g}. "
+                    "Pass an array of the scores of all classes, or a model",
+                )
             scores = np.stack([1 - second, second], axis=1)
         scores = _normalised(scores)
         classes = self._member.classes

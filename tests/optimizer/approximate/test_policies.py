@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -135,6 +137,13 @@ def test_a_load_that_no_request_can_wait_for_happens_in_the_background() -> None
         names = [schedule.problem.options[choice].variant if choice >= 0 else None for choice in schedule.choices]
         # The largest variant loads for a second, behind a request that the smallest one serves.
         assert names == [first, "a4", "a4", "a0", "a0", "a0"]
+
+
+def test_the_name_of_a_policy_is_no_policy() -> None:
+    task = Task("scene", (Variant("full", 0.9, 500, 5, 2),))
+    policy: Any = "mcdnn"
+    with pytest.raises(InvalidArgumentError, match="policy must be an object of Policy, got 'mcdnn'"):
+        Scheduler([task], Budget(joules=100, memory_bytes=600), policy)
 
 
 @given(problems(most_requests=6))

@@ -129,6 +129,24 @@ def test_rows_without_answers_are_left_out() -> None:
     assert not set(oracle.asked) & set(range(500))
 
 
+def test_the_guarantee_holds_where_the_oracle_does_not_answer_the_unsure_rows() -> None:
+    """Such rows are asked only where proxies answer, so a metric without them would be too high."""
+    missed, rows = 0, 4000
+    for seed in range(40):
+        draw = np.random.default_rng(seed)
+        truth, confidence = draw.integers(2, size=rows), draw.uniform(size=(1, rows))
+        answers = np.where(draw.uniform(size=rows) < 0.85, truth, 1 - truth)
+        silent = (confidence[0] < 0.5) & (draw.uniform(size=rows) < 0.6)
+        oracle = Oracle(np.where(silent, NO_ANSWER, truth)[:3000])
+        result = run(oracle, answers[None, :3000], confidence[:, :3000], Question(0.9), seed=seed)
+        # The share of contradictions, as a proxy makes 0.15 of them in rows that the oracle answers.
+        threshold = min(result.thresholds[0], 1.0)
+        accuracy = 1 - 0.15 * (1 - max(threshold, 0.5) + 0.4 * max(0.5 - threshold, 0.0))
+        missed += accuracy < 0.9
+        assert result.estimate == pytest.approx(accuracy, abs=0.025)
+    assert missed <= 4, "delta is 0.05"
+
+
 def test_costs_count_used_proxies_on_the_rows_that_reach_them() -> None:
     thresholds = np.array([0.9, np.inf, 0.8])
     confidence = np.array([[0.95, 0.1, 0.1, 0.1], [1, 1, 1, 1], [0.1, 0.9, 0.1, 0.1]])

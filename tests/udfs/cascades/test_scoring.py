@@ -103,6 +103,9 @@ def test_a_probability_of_two_classes_is_a_number() -> None:
     new = scoring.open(1)(batch)
     assert new.columns[0].to_pylist() == [0, -1, 1]
     assert new.columns[1].to_pylist() == [0.75, -np.inf, 0.875]
+    labels = pa.RecordBatch.from_arrays([pa.array([0.0, 1.0, 2.0])], names=["0.x"])
+    with pytest.raises(RowError, match="column must be probabilities of the second class, from 0 to 1, got 2"):
+        scoring.open(1)(labels)
 
 
 def test_stored_answers_are_not_computed_again(tmp_path: Path) -> None:
