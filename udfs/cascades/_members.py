@@ -146,7 +146,7 @@ class OpenMember:
             outside = second[(second < 0) | (second > 1)]
             if len(outside):
                 raise RowError(
-                    "not a probability",
+                    "number outside of [0, 1]",
                     f"{self._member.name} must be probabilities of the second class, from 0 to 1, got {outside[0]:g}. "
                     "Pass an array of the scores of all classes, or a model",
                 )
