@@ -14,8 +14,6 @@ PIP := -m pip --disable-pip-version-check install --quiet
 DEMO := .cache/demo
 # Two processes keep two cores busy. Each takes whole files, which share fixtures and one Spark session.
 PARALLEL := -n 2 --dist loadfile
-# A test on Spark waits half of its time, so that a third process has a core too. Each takes up to 5 GB of memory.
-CROWDED := -n 3 --dist loadfile
 # Further options of the core lane: CI has run the unit tests before, and gives --unit=without. Its core lane has the
 # extended tests too, because a second run would import and collect all files again.
 SELECT ?=
@@ -162,10 +160,10 @@ test-unit: $(VENV)/test.stamp
 	  --cov=optimizer --cov-report=term:skip-covered --cov-fail-under=97
 
 test: java $(VENV)/test.stamp jvm $(ARCHIVE)
-	$(VENV)/bin/python -m pytest $(CROWDED) $(SELECT) -m "not ($(OWN_LANE) or $(LEFT_OUT))" --durations=30
+	$(VENV)/bin/python -m pytest $(PARALLEL) $(SELECT) -m "not ($(OWN_LANE) or $(LEFT_OUT))" --durations=30
 
 test-extended: java $(VENV)/test.stamp jvm $(ARCHIVE)
-	$(VENV)/bin/python -m pytest $(CROWDED) -m "extended and not ($(OWN_LANE) or slow)" --durations=30
+	$(VENV)/bin/python -m pytest $(PARALLEL) -m "extended and not ($(OWN_LANE) or slow)" --durations=30
 
 # One process is either classic or Connect.
 test-connect: java $(VENV)/test.stamp jvm $(ARCHIVE)
@@ -180,7 +178,7 @@ faults-test: java $(VENV)/test.stamp jvm $(ARCHIVE)
 # Runs all parts even if one fails.
 test-all: java $(VENV)/test.stamp jvm $(ARCHIVE) $(COMPAT)/test.stamp
 	status=0; \
-	$(VENV)/bin/python -m pytest $(CROWDED) -m "not ($(OWN_LANE))" --hypothesis-profile=random --durations=40 || status=1; \
+	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not ($(OWN_LANE))" --hypothesis-profile=random --durations=40 || status=1; \
 	SPARK_REMOTE="local[2]" $(VENV)/bin/python -m pytest $(PARALLEL) -m "connect or connect_slow" $(ON_CONNECT) || status=1; \
 	$(VENV)/bin/python -m pytest -m cluster tests/cluster --durations=30 || status=1; \
 	$(VENV)/bin/python -m pytest -m faults tests/faults --durations=30 || status=1; \

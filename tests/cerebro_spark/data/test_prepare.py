@@ -113,7 +113,7 @@ def test_every_row_is_in_one_shard(spark: SparkSession, people: dict[str, np.nda
     # Shuffled: every shard is a sample of all.
     for one in shards(prepared):
         assert one[:, -1].mean() == pytest.approx(people[LABEL].mean(), abs=0.03)
-        assert one[: len(one) // 2, 0].mean() == pytest.approx(people["age"].mean(), abs=1)
+        assert one[: len(one) // 2, 0].mean() == pytest.approx(people["age"].mean(), abs=3)
     assert prepared.dropped == {}
     assert str(prepared.rows("train")) in prepared.explain().replace(",", "")
 
