@@ -52,7 +52,7 @@ help:
 	@echo "make test-unit    tests that need neither Spark nor a framework, with the coverage of the planners"
 	@echo "make test         the core suite: a quarter of an hour on two cores"
 	@echo "make test-extended  Keras's networks, notebooks, the command lines"
-	@echo "make test-connect tests of each system through Spark Connect"
+	@echo "make test-connect   tests of each system through Spark Connect"
 	@echo "make cluster-test spark-submit and Connect on a Spark standalone cluster, on this machine"
 	@echo "make faults-test  an executor, a Python worker and a driver killed in the middle of a search"
 	@echo "make test-all     all of these, and what is too slow for them: before a release"

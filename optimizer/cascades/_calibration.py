@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["NO_ANSWER", "Calibration", "calibrate"]
 
 NO_ANSWER = -2
-"""Class of a row for which the oracle has no answer: the row is left out of the sample."""
+"""Class of a row that the oracle cannot answer: agreement for accuracy, left out for precision and recall."""
 
 # Multiples of the fewest rows of a conclusion after which a test that looks lost ends.
 _PATIENCE = 4
@@ -47,7 +47,7 @@ class Calibration:
     estimate : float
         Metric on the rows of the test at these thresholds; 1 if the oracle answers all rows.
     reason : str
-        Why the oracle answers all rows; empty if proxies answer some.
+        Reason why the oracle answers all rows; empty if proxies answer some.
     """
 
     thresholds: NDArray[np.float64]
@@ -245,8 +245,8 @@ class _SequenceTest:
             rows = rows[oracle[rows] != NO_ANSWER]
         routes = route(self._confidence[:, rows], thresholds)
         answers = answers_of(routes, self._answers[:, rows])
-        # A row without an answer of the oracle contradicts nothing. To leave it out would be biased: such rows are
-        # known only among those that proxies answer.
+        # A row without an answer of the oracle contradicts nothing. Such rows are known only where proxies answer, so
+        # leaving them out would compare two populations.
         known = np.where(oracle[rows] == NO_ANSWER, answers, oracle[rows])
         return outcomes(question.metric, routes < len(thresholds), answers, known, question.positive)
 

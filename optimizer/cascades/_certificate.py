@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from optimizer.cascades._question import Question
 from optimizer.notebook import ExplainedInNotebooks
 
 __all__ = ["Certificate"]
@@ -35,7 +36,7 @@ class Certificate(ExplainedInNotebooks):
     sample_rows, oracle_calls : int
         Rows of the sample, and those that the oracle was asked.
     reason : str
-        Why the oracle answers all rows; empty if proxies answer some.
+        Reason why the oracle answers all rows; empty if proxies answer some.
     positive : int
         Place of the class that precision and recall count.
 
@@ -89,8 +90,8 @@ class Certificate(ExplainedInNotebooks):
 
     def explain(self) -> str:
         """Describe the guarantee, the models and the time saved."""
-        target = f"{self.metric} >= {self.target:g} relative to the oracle, with a probability of at least"
-        lines = [f"{target} {1 - self.delta:g} ({self.estimate:.4f} on the sample)"]
+        question = Question(self.target, self.delta, self.metric, self.positive)
+        lines = [f"{question.explain()} ({self.estimate:.4f} on the sample)"]
         if self.reason:
             lines = [f"The oracle answers all rows: {self.reason}"]
         for name, threshold, share, cost in zip(self.models, self.thresholds, self.shares, self.seconds, strict=True):

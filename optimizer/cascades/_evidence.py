@@ -62,7 +62,7 @@ def reaches_target(results: NDArray[np.int8], target: float, delta: float) -> bo
     Parameters
     ----------
     results : array of int8 of shape (rows,)
-        What :func:`optimizer.cascades.outcomes` returns, in the order in which the rows were drawn.
+        Losses, gains and others by :func:`optimizer.cascades.outcomes`, in the order in which the rows were drawn.
     target, delta : float
         Target of the metric, and the probability of a wrong conclusion.
 
@@ -79,9 +79,9 @@ def reaches_target(results: NDArray[np.int8], target: float, delta: float) -> bo
 
 
 def reaches_target_on_all(losses: int, gains: int, target: float, delta: float) -> bool:
-    """Return what :func:`reaches_target` does, for a number of rows that was fixed in advance: an exact binomial test.
+    """Return whether a number of rows that was fixed in advance shows that the metric reaches its target.
 
-    It takes fewer rows than the bettor, who may stop at any time.
+    The exact binomial test takes fewer rows than :func:`reaches_target`, whose bettor may stop at any time.
 
     Parameters
     ----------

@@ -148,7 +148,7 @@ class PlainRun:
                 trial.history.append({"loss": float(sums[0] / sums[1])})
 
     def _watch(self, coordinator: Coordinator) -> None:
-        """Note when a team whose worker was killed has ended."""
+        """Record the time at which a team whose worker was killed has ended."""
         if "killed" in self.seconds and not any(each.team for each in coordinator._state.assignments):
             self.seconds.setdefault("ended", time.monotonic())
 

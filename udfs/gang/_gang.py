@@ -154,6 +154,8 @@ class Gang:
         weight : float
             Non-negative weight of this task. The tensors of a task with weight 0 have no influence, even if they
             contain NaN. Default 1.
+        total : float, optional
+            Sum of the weights of all tasks, if every task knows it. Default: an exchange of its own computes it.
 
         Returns
         -------

@@ -111,7 +111,7 @@ class JointEpoch:
         """
         session, trainer = self._session, self._trainer
         shares, mine = self._shares_of_steps()
-        reason = self._first(self._one_row_refusal(mine))
+        reason = self._first_reason(self._one_row_refusal(mine))
         if reason:
             raise TrainerError(
                 f"hybrid must be 'off', 'auto' or 'averaging' for this configuration, got 'all_reduce': {reason}"
@@ -191,7 +191,7 @@ class JointEpoch:
         learning = ((name, each) for name, each in self._session.model.named_parameters() if each.requires_grad)
         name = next((name for name, each in learning if each.grad is None or each.grad.is_sparse), "")
         reason = f"{name} gets no dense gradient in a step, which an all-reduce requires" if name else ""
-        return self._first(reason or self._one_row_refusal(mine))
+        return self._first_reason(reason or self._one_row_refusal(mine))
 
     def _shares_of_steps(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the rows of each shard in each step, and those of this worker's shards."""
@@ -202,7 +202,7 @@ class JointEpoch:
         return shares, shares[:, [names.index(shard.partition) for shard in self._shards]]
 
     def _one_row_refusal(self, mine: NDArray[np.int64]) -> str:
-        """Return why the model does not train on one row, if this worker has a step of one row."""
+        """Return the reason why the model does not train on one row if a step of this worker has one; else ``""``."""
         backend = framework_of(self._session.model)
         if backend is None or not (mine.sum(axis=1) == 1).any():
             return ""
@@ -212,8 +212,8 @@ class JointEpoch:
             f"a worker has one row of a batch, and the model does not train on one row ({refusal})" if refusal else ""
         )
 
-    def _first(self, reason: str) -> str:
-        """Return the first reason of all workers."""
+    def _first_reason(self, reason: str) -> str:
+        """Return the reason of the first worker that has one; ``""`` if none has."""
         return next(filter(None, self._gather(reason)), "")
 
     def _counts(self) -> list[tuple[int, int]]:

@@ -16,7 +16,7 @@ from vista_spark.cascades._members import as_member, bind
 from vista_spark.cascades._model import CascadeModel
 from vista_spark.cascades._params import CascadeColumns, CascadeTarget
 from vista_spark.cascades._persistence import CascadeReader, CascadeWriter
-from vista_spark.cascades._sample import MeasuredSample
+from vista_spark.cascades._sample import MeasuredSample, TimedOracle
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
-    from udfs.cascades import Member
     from vista_spark.cascades._members import BoundMember
 
 __all__ = ["Cascade"]
@@ -208,23 +207,23 @@ class Cascade(Estimator[CascadeModel], CascadeColumns, CascadeTarget, MLReadable
             labels = labels or tuple(float(place) for place in range(sample.width))
             prices = np.array(costs[:-1] if costs else seconds)
             order = np.argsort(prices, kind="stable")
-            asked = _Asked(sample, members[-1])
+            timed = TimedOracle(sample, members[-1])
             result = calibrate(
                 question,
                 answers[order],
                 confidence[order],
-                asked,
-                lambda: np.array([*prices[order], costs[-1] if costs else asked.seconds]),
+                timed,
+                lambda: np.array([*prices[order], costs[-1] if costs else timed.seconds]),
                 most=self.getMaxOracleCalls(),
                 seed=self.getSeed(),
             )
-            if not asked.times:
+            if not timed.times:
                 # The certificate has the time of the oracle, even if the sample is too small for any conclusion.
-                asked(np.arange(min(len(answers[0]), self.getBatchSize(), self.getMaxOracleCalls() or len(answers[0]))))
-        measured = [*prices[order], costs[-1] if costs else asked.seconds]
+                timed(np.arange(min(len(answers[0]), self.getBatchSize(), self.getMaxOracleCalls() or len(answers[0]))))
+        measured = [*prices[order], costs[-1] if costs else timed.seconds]
         places = [*order.tolist(), len(models) - 1]
         certificate = _certificate(
-            question, [names[place] for place in places], result, confidence[order], measured, asked.calls
+            question, [names[place] for place in places], result, confidence[order], measured, timed.calls
         )
         if result.reason:
             warnings.warn(f"the oracle answers all rows: {result.reason}", stacklevel=4)
@@ -254,28 +253,6 @@ class Cascade(Estimator[CascadeModel], CascadeColumns, CascadeTarget, MLReadable
                 )
             place = 1 if positive is None else known.index(positive)
         return Question(self.getTarget(), self.getDelta(), metric, place)
-
-
-class _Asked:
-    """The oracle, which counts and times its calls."""
-
-    def __init__(self, sample: MeasuredSample, oracle: Member) -> None:
-        self._sample, self._oracle = sample, oracle
-        self.calls = 0
-        self.times: list[NDArray[np.float64]] = []
-
-    @property
-    def seconds(self) -> float:
-        """Median time of a row; 0 if all answers were stored."""
-        measured = np.concatenate(self.times) if self.times else np.zeros(0)
-        measured = measured[np.isfinite(measured)]
-        return float(np.median(measured)) if len(measured) else 0.0
-
-    def __call__(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        answers, seconds = self._sample.ask(self._oracle, rows)
-        self.calls += len(rows)
-        self.times.append(seconds)
-        return answers
 
 
 def _certificate(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from vista_spark.cascades._members import BoundMember
 
-__all__ = ["MeasuredSample"]
+__all__ = ["MeasuredSample", "TimedOracle"]
 
 _ID = "row"
 
@@ -110,6 +110,35 @@ class MeasuredSample:
         }
         rows = RowMap(function, (_ID,), RowPolicy("null"))
         return map_rows(frame, rows, reads=reads).toArrow()
+
+
+class TimedOracle:
+    """Oracle of a sample that counts and times its calls; call it with the places of rows.
+
+    Parameters
+    ----------
+    sample : MeasuredSample
+        Sample whose proxies have run.
+    oracle : Member
+        Model to ask.
+    """
+
+    def __init__(self, sample: MeasuredSample, oracle: Member) -> None:
+        self._sample, self._oracle = sample, oracle
+        self.calls = 0
+        self.times: list[NDArray[np.float64]] = []
+
+    @property
+    def seconds(self) -> float:
+        """Median time of a row; 0 if all answers were stored."""
+        return _median(np.concatenate(self.times)) if self.times else 0.0
+
+    def __call__(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the oracle's classes of some rows, ``NO_ANSWER`` without one."""
+        answers, seconds = self._sample.ask(self._oracle, rows)
+        self.calls += len(rows)
+        self.times.append(seconds)
+        return answers
 
 
 def _median(seconds: NDArray[np.float64]) -> float:

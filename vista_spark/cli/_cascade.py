@@ -16,7 +16,7 @@ from udfs.cli import Json, Master, TableFormat, choice, out_folder, print_json, 
 from udfs.driver import check_present, read_table
 from vista_spark.cascades import Cascade
 from vista_spark.cli._model_file import compiled_of_file
-from vista_spark.cli._options import Table, start_spark
+from vista_spark.cli._options import Table, check_new_folder, start_spark
 from vista_spark.compiling import CompiledPipeline, TensorPipeline
 from vista_spark.errors import InvalidArgumentError
 
@@ -53,10 +53,7 @@ def cascade_command(
 ) -> None:
     """Answer the rows of a table by cheap models where they are sure and by an oracle elsewhere, with a guarantee."""
     with refused_before_spark():
-        if out.exists():
-            raise InvalidArgumentError(
-                f"--out must name a new folder, got {out}, which is there already. Name another folder, or delete it."
-            )
+        check_new_folder(out)
         models = [compiled_of_file(path) for path in (oracle, *proxy)]
         _check_named(models, (oracle, *proxy))
         try:

@@ -36,6 +36,7 @@ __all__ = [
     "RandomWeights",
     "Table",
     "Weights",
+    "check_new_folder",
     "downstream_factory",
     "downstream_name",
     "features_lines",
@@ -104,6 +105,20 @@ def start_spark(master: str | None, console: Console, *, ship: bool = False) -> 
     """Start the session of a command, with a status line meanwhile."""
     with console.status("starting Spark"):
         return sessions.session(master, conf={"spark.log.level": "ERROR"}, ship=ship)
+
+
+def check_new_folder(out: Path) -> None:
+    """Validate that ``--out`` does not exist.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It does.
+    """
+    if out.exists():
+        raise InvalidArgumentError(
+            f"--out must name a new folder, got {out}, which is there already. Name another folder, or delete it."
+        )
 
 
 def downstream_factory(text: str) -> Callable[[], Any]:

@@ -26,9 +26,9 @@ from udfs.cli import (
 )
 from udfs.driver import check_file_columns, check_present, check_rows, file_columns, is_here, quoted, read_table
 from vista_spark.cli._model_file import compiled_of_file
-from vista_spark.cli._options import Table, start_spark
+from vista_spark.cli._options import Table, check_new_folder, start_spark
 from vista_spark.compiling import CompiledPipeline, TensorPipeline
-from vista_spark.errors import ColumnError, InvalidArgumentError
+from vista_spark.errors import ColumnError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,10 +75,7 @@ def score_command(
 ) -> None:
     """Add the predictions of a model file to a table, on executors that have no training library."""
     with refused_before_spark():
-        if out.exists():
-            raise InvalidArgumentError(
-                f"--out must name a new folder, got {out}, which is there already. Name another folder, or delete it."
-            )
+        check_new_folder(out)
         compiled = CompiledPipeline(compiled_of_file(model).program, tree_strategy=tree_strategy, backend=backend)
         named = comma_separated(features)
         _check_named(compiled, named, model)

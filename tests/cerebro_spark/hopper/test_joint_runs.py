@@ -11,6 +11,7 @@ from pyspark import cloudpickle
 
 torch = pytest.importorskip("torch")
 
+from double_network import DoubleNetwork
 from plain_workers import FAULTS, PlainRun, prepare_rows
 
 from optimizer.hybrids import HybridSettings, interleave_rows
@@ -37,19 +38,8 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
 
 
-class Double(torch.nn.Module):
-    """A perceptron in double precision."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, 2)).double()
-
-    def forward(self, rows: Any) -> Any:
-        return self.net(rows.double())
-
-
 def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
-    net = Double()
+    net = DoubleNetwork()
     optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
     return ModelTrainer(model=net, optimizer=optimizer, loss=torch.nn.CrossEntropyLoss(), batch_size=BATCH)
 

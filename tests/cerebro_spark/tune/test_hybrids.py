@@ -11,6 +11,8 @@ from pyspark import cloudpickle
 
 torch = pytest.importorskip("torch")
 
+from double_network import DoubleNetwork
+
 from cerebro_spark import GridSearch, ModelTrainer, Selection, SparkBackend, Store
 from cerebro_spark.errors import InvalidArgumentError, RunError
 from optimizer.hybrids import interleave_rows
@@ -29,19 +31,8 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Spark's workers d
 BATCH, ROWS, SEED = 16, 300, 3
 
 
-class Double(torch.nn.Module):
-    """A perceptron in double precision."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, 2)).double()
-
-    def forward(self, rows: Any) -> Any:
-        return self.net(rows.double())
-
-
 def trainer_fn(params: dict[str, Any]) -> ModelTrainer:
-    net = Double()
+    net = DoubleNetwork()
     optimizer = torch.optim.Adam(net.parameters(), lr=params["lr"])
     loss = torch.nn.CrossEntropyLoss()
     return ModelTrainer(model=net, optimizer=optimizer, loss=loss, metrics=["accuracy"], batch_size=BATCH)

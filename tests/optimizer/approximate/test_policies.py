@@ -67,7 +67,7 @@ def test_more_requests_are_served_than_by_fixed_variants() -> None:
 
 
 def test_memory_is_divided_so_that_nothing_is_paged() -> None:
-    """As printed, each task takes the variant that its energy allows, and ten of these do not fit."""
+    """In the printed algorithm each task takes the variant that its energy allows, and ten of these do not fit."""
     tasks = tuple(ladder(f"t{number}") for number in range(10))
     schedule = simulate(Problem(tasks, Budget(20_000, 400, seconds=3000), uniform(10, 3000)))
     assert schedule.served == 1
@@ -84,7 +84,7 @@ def test_tasks_without_memory_get_the_energy_for_a_smaller_variant() -> None:
 
 
 def test_sending_is_charged() -> None:
-    """As printed, only money limits the cloud, and its requests empty the battery."""
+    """In the printed algorithm only money limits the cloud, and its requests empty the battery."""
     task = Task(
         "a", (Variant("a", 0.9, 10, 1, 9).in_cloud(dollars=0, seconds=0, send_joules=5), Variant("b", 0.8, 9, 1, 1))
     )
@@ -102,7 +102,7 @@ def test_energy_for_every_third_request_is_spread_over_the_day() -> None:
 
 
 def test_rare_tasks_are_served_too() -> None:
-    """As printed, a task with a hundredth of the requests gets a hundredth of the energy per request."""
+    """The printed formula gives a task with a hundredth of the requests a hundredth of the energy per request."""
     tasks = (ladder("often"), ladder("rare"))
     numbers = (np.arange(4000) % 100 == 99).astype(int)
     schedule = simulate(Problem(tasks, Budget(2000, 600, seconds=4000), Trace(range(4000), numbers)))

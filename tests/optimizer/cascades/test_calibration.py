@@ -130,8 +130,8 @@ def test_rows_without_answers_are_left_out() -> None:
 
 
 def test_the_guarantee_holds_where_the_oracle_does_not_answer_the_unsure_rows() -> None:
-    """Such rows are asked only where proxies answer, so a metric without them would be too high."""
-    missed, rows = 0, 4000
+    """Such rows are asked only where proxies answer, and count as agreement there as elsewhere."""
+    rows, accuracies, differences = 4000, [], []
     for seed in range(40):
         draw = np.random.default_rng(seed)
         truth, confidence = draw.integers(2, size=rows), draw.uniform(size=(1, rows))
@@ -142,9 +142,11 @@ def test_the_guarantee_holds_where_the_oracle_does_not_answer_the_unsure_rows() 
         # The share of contradictions, as a proxy makes 0.15 of them in rows that the oracle answers.
         threshold = min(result.thresholds[0], 1.0)
         accuracy = 1 - 0.15 * (1 - max(threshold, 0.5) + 0.4 * max(0.5 - threshold, 0.0))
-        missed += accuracy < 0.9
-        assert result.estimate == pytest.approx(accuracy, abs=0.025)
-    assert missed <= 4, "delta is 0.05"
+        accuracies.append(accuracy)
+        differences.append(result.estimate - accuracy)
+    assert np.mean(np.array(accuracies) < 0.9) <= 0.1, "delta is 0.05"
+    assert np.mean(accuracies) < 0.917, "without these rows the thresholds are more cautious than they need to be"
+    assert np.mean(differences) == pytest.approx(0, abs=0.004)
 
 
 def test_costs_count_used_proxies_on_the_rows_that_reach_them() -> None:
