@@ -66,8 +66,14 @@ def _seeds() -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Start one session for all tests: starting it takes longer than most of them."""
     session = new_session(tmp_path_factory.mktemp("spark"))
-    yield session
+    with patch.object(session, "stop", _refuse_to_stop):
+        yield session
     session.stop()
+
+
+def _refuse_to_stop() -> None:
+    """Fail the test that would stop the session of all tests, not the tests that come after it."""
+    pytest.fail("this test stops the shared Spark session: run what stops it in a new process")
 
 
 @pytest.fixture
