@@ -6,5 +6,31 @@ seconds, energy in joules, money in dollars.
 
 from optimizer.variants._measurement import MEASURES, Measurement
 from optimizer.variants._pareto import pareto_front
+from optimizer.variants._plan import FULL, Recipe, plan_recipes
+from optimizer.variants._transformations import (
+    Coarsen,
+    Factorize,
+    Narrow,
+    Quantize,
+    Resize,
+    Shorten,
+    Step,
+    Transformation,
+)
 
-__all__ = ["MEASURES", "Measurement", "pareto_front"]
+__all__ = [
+    "FULL",
+    "MEASURES",
+    "Coarsen",
+    "Factorize",
+    "Measurement",
+    "Narrow",
+    "Quantize",
+    "Recipe",
+    "Resize",
+    "Shorten",
+    "Step",
+    "Transformation",
+    "pareto_front",
+    "plan_recipes",
+]

@@ -37,6 +37,7 @@ def pareto_front(measurements: Iterable[Measurement], measure: str = "memory") -
 
     Examples
     --------
+    >>> from optimizer.variants import Measurement
     >>> full = Measurement("full", 0.92, 400, 0.89, 0.94, 14_000_000, 20_000_000, 0.6, 0.1, {1: 0.03}, 224)
     >>> half = Measurement("half", 0.92, 400, 0.89, 0.94, 7_000_000, 13_000_000, 0.6, 0.1, {1: 0.03}, 224)
     >>> [entry.name for entry in pareto_front([full, half])]
