@@ -4,6 +4,7 @@ Section 4.3.1 of Shen, *System for Serving Deep Neural Networks Efficiently* (MC
 seconds, energy in joules, money in dollars.
 """
 
+from optimizer.variants._interval import wilson_interval
 from optimizer.variants._measurement import MEASURES, Measurement
 from optimizer.variants._pareto import pareto_front
 from optimizer.variants._plan import FULL, Recipe, plan_recipes
@@ -17,6 +18,7 @@ from optimizer.variants._transformations import (
     Step,
     Transformation,
 )
+from optimizer.variants._tuning import Tuning
 
 __all__ = [
     "FULL",
@@ -31,6 +33,8 @@ __all__ = [
     "Shorten",
     "Step",
     "Transformation",
+    "Tuning",
     "pareto_front",
     "plan_recipes",
+    "wilson_interval",
 ]

@@ -5,7 +5,13 @@ from vista_spark.network._network import Network, network
 from vista_spark.network._params import HasImageSize, HasNetwork, HasNetworkInput, layer_list, layouts_by_layer
 from vista_spark.network._profile import profile, profile_network
 from vista_spark.network._random import has_random_weights, warn_of_random_weights
-from vista_spark.network._saved_stages import NetworkPersistable, read_folder, write_folder
+from vista_spark.network._saved_stages import (
+    NetworkPersistable,
+    describe_preprocessing,
+    read_folder,
+    read_preprocessing,
+    write_folder,
+)
 
 __all__ = [
     "TEXT_POOLINGS",
@@ -15,6 +21,7 @@ __all__ = [
     "Layers",
     "Network",
     "NetworkPersistable",
+    "describe_preprocessing",
     "has_random_weights",
     "layer_list",
     "layouts_by_layer",
@@ -22,6 +29,7 @@ __all__ = [
     "profile",
     "profile_network",
     "read_folder",
+    "read_preprocessing",
     "warn_of_random_weights",
     "write_folder",
 ]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from vista_spark.network._network import Network
 
-__all__ = ["NetworkPersistable", "read_folder", "write_folder"]
+__all__ = ["NetworkPersistable", "describe_preprocessing", "read_folder", "read_preprocessing", "write_folder"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -224,7 +224,7 @@ def _described(card: ModelCard) -> dict[str, Any]:
     return {
         "name": card.name,
         "framework": card.framework,
-        "preprocessing": _as_json(card.preprocessing),
+        "preprocessing": describe_preprocessing(card.preprocessing),
         "layers": [[layer.name, layer.module] for layer in card.layers],
         "parameters": card.parameters,
         "reference": card.reference,
@@ -253,7 +253,7 @@ def _beside(folder: Path, name: object) -> str:
 
 
 def _card_from(described: Mapping[str, Any], folder: Path | None) -> ModelCard:
-    preprocessing = _from_json(described["preprocessing"])
+    preprocessing = read_preprocessing(described["preprocessing"])
     if "tokenizer" in described and folder is not None:
         preprocessing = dataclasses.replace(preprocessing, tokenizer=_beside(folder, described["tokenizer"]))
     weights = described.get("weights_uri")
@@ -297,7 +297,8 @@ def _builder_from(described: Mapping[str, Any]) -> Any:
     return builder(**_tuples(described["fields"]))
 
 
-def _as_json(value: Any) -> dict[str, Any]:
+def describe_preprocessing(value: Any) -> dict[str, Any]:
+    """Return a preprocessing or tokenization as plain data for JSON."""
     return {"type": type(value).__name__, "fields": {name: _plain(entry) for name, entry in _fields(value).items()}}
 
 
@@ -307,7 +308,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
-        return _as_json(value)
+        return describe_preprocessing(value)
     return [_plain(entry) for entry in value] if isinstance(value, tuple) else value
 
 
@@ -318,10 +319,12 @@ _PREPROCESSINGS = {
 }
 
 
-def _from_json(described: Mapping[str, Any]) -> Any:
+def read_preprocessing(described: Mapping[str, Any]) -> Any:
+    """Return what :func:`describe_preprocessing` described."""
+
     def value(entry: Any) -> Any:
         if isinstance(entry, dict):
-            return _from_json(entry)
+            return read_preprocessing(entry)
         return tuple(value(inner) for inner in entry) if isinstance(entry, list) else entry
 
     fields = {name: value(entry) for name, entry in described["fields"].items()}

@@ -3,6 +3,21 @@
 Shen, *System for Serving Deep Neural Networks Efficiently*, section 4.3.1.
 """
 
+from optimizer.variants import Coarsen, Factorize, Narrow, Quantize, Resize, Shorten, Tuning
+from vista_spark.variants._build import build_catalog
 from vista_spark.variants._catalog import Catalog, CatalogVariant
+from vista_spark.variants._files import read_catalog
 
-__all__ = ["Catalog", "CatalogVariant"]
+__all__ = [
+    "Catalog",
+    "CatalogVariant",
+    "Coarsen",
+    "Factorize",
+    "Narrow",
+    "Quantize",
+    "Resize",
+    "Shorten",
+    "Tuning",
+    "build_catalog",
+    "read_catalog",
+]

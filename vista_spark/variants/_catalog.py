@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from optimizer.approximate import CostCard, Task, pareto
 from optimizer.errors import nearest
 from optimizer.variants import Measurement, pareto_front
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.features import CNNFeaturizer
+from vista_spark.variants._check import check_costs
+from vista_spark.variants._copy import copy_catalog
+from vista_spark.variants._picture import draw_catalog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import os
+    from collections.abc import Iterator, Mapping
+
+    from matplotlib.figure import Figure
+    from pyspark.sql import SparkSession
 
     from vista_spark.roster import ModelCard
 
@@ -60,6 +69,12 @@ class Catalog:
         Labels, in the order of the scores.
     variants : tuple of CatalogVariant
         The original network first.
+    path : str, optional
+        Folder of the catalog.
+    measured_on : str, optional
+        Machine on which the costs were measured. Times and 8-bit results differ between machines.
+    failures : mapping of str to str, optional
+        Reasons why variants could not be built, by name.
 
     Raises
     ------
@@ -70,6 +85,9 @@ class Catalog:
     task: str
     classes: tuple[str | float, ...]
     variants: tuple[CatalogVariant, ...]
+    path: str | None = None
+    measured_on: str = ""
+    failures: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = [variant.name for variant in self.variants]
@@ -106,6 +124,50 @@ class Catalog:
         """
         front = pareto_front((variant.measurement for variant in self.variants), measure)
         return tuple(self[entry.name] for entry in front)
+
+    def plot(self, *measures: str) -> Figure:
+        """Draw accuracy over costs, with the Pareto fronts.
+
+        Parameters
+        ----------
+        *measures : {"memory", "storage", "latency", "compute", "load"}
+            Costs, a panel each. Default ``"memory"`` and ``"latency"``.
+        """
+        for measure in measures:
+            self.pareto(measure)
+        entries = [variant.measurement for variant in self.variants]
+        return draw_catalog(self.task, entries, measures or ("memory", "latency"))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a row per variant: its name, its steps and its measurement."""
+        rows = []
+        for variant in self.variants:
+            row = asdict(variant.measurement) | {"steps": ", ".join(variant.steps)}
+            runs = row.pop("run_seconds")
+            rows.append(row | {f"run_seconds {size}": seconds for size, seconds in runs.items()})
+        return pd.DataFrame(rows)
+
+    def check(self, spark: SparkSession) -> pd.DataFrame:
+        """Measure the costs again, in a task of a session.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``variant``, ``cost``, ``recorded``, ``measured`` and ``ratio``, measured over recorded.
+        """
+        return check_costs(spark, self.variants)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Copy the catalog to a new folder: a JSON document, and the weights of each variant.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The folder has files.
+        """
+        if self.path is None:
+            raise InvalidArgumentError("path of the catalog must be a folder, got None: its variants have no files.")
+        copy_catalog(self.path, path)
 
     def scheduled_task(self, card: CostCard | None = None, *, sent_bytes: int | None = None) -> Task:
         """Return the task for `optimizer.approximate`, without variants that another one dominates.

@@ -1,0 +1,213 @@
+"""Task that builds variants: transforms, fine-tunes, evaluates and saves them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import logging
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from optimizer.variants import FULL
+from udfs.variants._labelled_images import read_images
+from udfs.variants._structure import Structure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import nn
+
+    from optimizer.variants import Recipe, Step, Tuning
+    from udfs.images import Preprocessing
+    from udfs.store import Store
+
+__all__ = ["BUILT", "TRAIN", "VALID", "WEIGHTS", "BuildTask"]
+
+_LOG = logging.getLogger(__name__)
+
+BUILT = pa.schema([pa.field("built", pa.string())])
+"""Schema of what a task returns: a JSON document per variant."""
+
+WEIGHTS, TRAIN, VALID = "weights", "train", "valid"
+"""Folders of the catalog: the weights of its variants, and while it is built, its images."""
+
+_TEACHER = "teacher.npy"
+
+
+@dataclass(frozen=True, slots=True)
+class BuildTask:
+    """Builder of variants. Call it with ``mapInArrow`` on the numbers of work items.
+
+    The original network is an item of its own: the others start from its weights, and learn from its scores.
+
+    Parameters
+    ----------
+    base : callable
+        Builder of the network with its pre-trained weights.
+    preprocessing : Preprocessing
+        Conversion of images for the original network.
+    classes : int
+        Number of classes.
+    items : tuple of tuple of Recipe
+        For each item a trained recipe, and the variants that have its weights in fewer bits.
+    store : Store
+        Folder of the catalog.
+    tuning : Tuning
+        Settings of the training.
+    as_program : bool
+        Whether networks are saved as exported programs; else as weights for the base network and a structure.
+    """
+
+    base: Callable[[], Any]
+    preprocessing: Preprocessing
+    classes: int
+    items: tuple[tuple[Recipe, ...], ...]
+    store: Store
+    tuning: Tuning
+    as_program: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Build the variants of each item."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                documents = [json.dumps(document) for document in self._build(self.items[number])]
+                yield pa.record_batch([pa.array(documents, pa.string())], schema=BUILT)
+
+    def _build(self, recipes: tuple[Recipe, ...]) -> Iterator[dict[str, Any]]:
+        trained = recipes[0].trained
+        try:
+            network, structure = self._trained(trained)
+        except Exception as error:  # a network's code may raise anything; other variants go on
+            _LOG.warning("the variant %s cannot be built", trained.name, exc_info=True)
+            for recipe in recipes:
+                yield {"name": recipe.name, "error": f"{type(error).__name__}: {error}"}
+            return
+        preprocessing = self._resized(trained)
+        valid = read_images(self.store, VALID, preprocessing)
+        for recipe in recipes:
+            yield self._saved(recipe, network, structure, preprocessing, valid)
+
+    def _trained(self, recipe: Recipe) -> tuple[nn.Module, Structure]:
+        import torch
+
+        from udfs.variants.torch import replace_head
+        from udfs.variants.torch._training import fine_tune, scores, train_head
+
+        base = self.base()
+        images = read_images(self.store, TRAIN, self._resized(recipe))
+        outputs = scores(base, _first(images)).shape[1]
+        structure = Structure()
+        if outputs != self.classes:
+            base, structure = replace_head(base, self.classes)
+        if recipe.name == FULL:
+            if structure.changes:
+                train_head(base, images)
+            network = _trainable(base)
+            fine_tune(network, images, None, self.tuning)
+            buffer = io.BytesIO()
+            np.save(buffer, scores(network, images))
+            self.store.write(buffer.getvalue(), TRAIN, _TEACHER)
+            buffer = io.BytesIO()
+            torch.save(network.state_dict(), buffer)
+            self.store.write(buffer.getvalue(), TRAIN, "full.pt")
+            return network, structure
+        weights = torch.load(io.BytesIO(self.store.read(TRAIN, "full.pt")), weights_only=True)
+        base = _trainable(base)
+        base.load_state_dict(weights)
+        network = base.eval().requires_grad_(False)
+        for step in recipe.steps:
+            network, changes = _apply(network, step, torch.zeros(2, *self._resized(recipe).shape))
+            structure += changes
+        if recipe.steps:
+            teacher = np.load(io.BytesIO(self.store.read(TRAIN, _TEACHER)))
+            network = _trainable(network)
+            fine_tune(network, images, teacher, self.tuning)
+        return network, structure
+
+    def _saved(
+        self, recipe: Recipe, network: nn.Module, structure: Structure, preprocessing: Preprocessing, valid: Any
+    ) -> dict[str, Any]:
+        import torch
+        from torch.utils.flop_counter import FlopCounterMode
+
+        from udfs.variants.torch._training import scores
+
+        for step in recipe.steps:
+            if not step.is_trained:
+                network, changes = _apply(network, step, torch.zeros(2, *preprocessing.shape))
+                structure += changes
+        answers = scores(network, valid).argmax(1) if len(valid) else np.zeros(0)
+        with FlopCounterMode(display=False) as flops, torch.inference_mode():
+            network(torch.zeros(1, *preprocessing.shape))
+        data, digest = self._bytes(network, preprocessing)
+        file = recipe.name + (".pt2" if self.as_program else ".safetensors")
+        self.store.write(data, WEIGHTS, file)
+        return {
+            "name": recipe.name,
+            "steps": [str(step) for step in recipe.steps],
+            "file": file,
+            "hits": int((answers == valid.labels).sum()),
+            "rows": len(valid),
+            "skipped": valid.skipped,
+            "gflop": flops.get_total_flops() / 1e9,
+            "stored_bytes": len(data),
+            "sha256": hashlib.sha256(data).hexdigest(),
+            "fingerprint": digest,
+            "image_size": preprocessing.crop,
+            "structure": asdict(structure),
+        }
+
+    def _bytes(self, network: nn.Module, preprocessing: Preprocessing) -> tuple[bytes, str]:
+        from safetensors.torch import save
+
+        from udfs.handlers import framework
+        from udfs.inference import NetworkFile, files_of_this_process
+
+        if not self.as_program:
+            # Tensors of a file do not share memory.
+            return save({name: tensor.contiguous().clone() for name, tensor in network.state_dict().items()}), ""
+        path = files_of_this_process() / "variant.pt2"
+        file = NetworkFile.without_code(network, framework("torch"), preprocessing.inputs, path)
+        data = path.read_bytes()
+        path.unlink()
+        return data, file.digest
+
+    def _resized(self, recipe: Recipe) -> Preprocessing:
+        for step in recipe.steps:
+            if step.kind == "resize":
+                return self.preprocessing.with_size(int(step.value))
+        return self.preprocessing
+
+
+def _apply(network: nn.Module, step: Step, example: Any) -> tuple[nn.Module, Structure]:
+    from udfs.variants import torch as transformations
+
+    if step.kind == "resize":
+        return network, Structure()
+    if step.kind == "factorize":
+        return transformations.factorize(network, step.value)
+    if step.kind == "quantize":
+        return transformations.store(network, int(step.value))
+    if step.kind == "narrow":
+        return transformations.narrow(network, example, step.value)
+    if step.kind == "shorten":
+        return transformations.shorten(network, example, int(step.value))
+    return transformations.coarsen(network, example, int(step.value))
+
+
+def _trainable(network: nn.Module) -> nn.Module:
+    """Return a copy whose weights may be changed: opened weights are pages of a shared file."""
+    import copy
+
+    return copy.deepcopy(network)
+
+
+def _first(images: Any) -> Any:
+    from dataclasses import replace
+
+    one = None if images.decoded is None else images.decoded[:1]
+    return replace(images, labels=images.labels[:1], decoded=one)

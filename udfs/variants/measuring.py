@@ -1,0 +1,208 @@
+"""Costs of networks, measured in a process of their own.
+
+That process is ``python -m udfs.variants.measuring``: it reads a request from its standard input and answers in JSON. It
+measures memory and loading in a forked process per network, so that no network finds memory of another one, and times
+batches in rounds over all networks, so that a slow moment of the machine meets all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from optimizer.errors import CerebroError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from udfs.roster import ModelCard
+
+__all__ = ["COSTS", "Costs", "CostsTask", "MeasuringError", "measure_costs"]
+
+COSTS = pa.schema([pa.field("costs", pa.string())])
+"""Schema of what a task returns: a JSON document per network."""
+
+
+class MeasuringError(CerebroError, RuntimeError):
+    """The measuring process failed; the message has its last line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Measured costs of a network.
+
+    Parameters
+    ----------
+    resident_bytes : int
+        Memory that is added by opening the network and running it on one image: its weights and activations.
+    load_seconds : float
+        Time from the file to the first answer.
+    run_seconds : mapping of int to float
+        Median time of a batch, by batch size.
+    """
+
+    resident_bytes: int
+    load_seconds: float
+    run_seconds: dict[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class CostsTask:
+    """Measurement of networks on a worker. Call it with ``mapInArrow`` on one row.
+
+    Parameters
+    ----------
+    models : tuple of ModelCard
+        Networks of torch with their weights.
+    batch_sizes : tuple of int
+        Batch sizes to time.
+    rounds : int
+        Number of times that each batch is timed. Default 5.
+    threads : int
+        Number of threads of a run. Default 1.
+    """
+
+    models: tuple[ModelCard, ...]
+    batch_sizes: tuple[int, ...]
+    rounds: int = 5
+    threads: int = 1
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Measure the networks once, for the first row."""
+        if any([batch.num_rows for batch in batches]):
+            documents = [json.dumps(asdict(costs)) for costs in measure_costs(self)]
+            yield pa.record_batch([pa.array(documents, pa.string())], schema=COSTS)
+
+
+def measure_costs(request: CostsTask) -> list[Costs]:
+    """Measure networks in a new process, in their order.
+
+    Raises
+    ------
+    MeasuringError
+        The process ended without an answer.
+    """
+    from pyspark.serializers import CloudPickleSerializer  # as Spark sends its functions to workers
+
+    environment = os.environ | {"OMP_NUM_THREADS": str(request.threads), "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "udfs.variants.measuring"],
+        input=CloudPickleSerializer().dumps(request),  # type: ignore[no-untyped-call]
+        capture_output=True,
+        env=environment,
+        check=False,
+    )
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        raise MeasuringError(
+            f"the process that measures variants ended with {done.returncode}{': ' + lines[-1] if lines else ''}"
+        )
+    answers = json.loads(done.stdout.splitlines()[-1])
+    return [
+        Costs(entry["bytes"], entry["load"], {int(size): seconds for size, seconds in entry["runs"].items()})
+        for entry in answers
+    ]
+
+
+def _answers(request: CostsTask) -> list[dict[str, Any]]:
+    import torch
+
+    from udfs import roster
+
+    torch.set_num_threads(request.threads)
+    _warm_up()
+    answers = [_forked(card) for card in request.models]
+    networks = [(roster.load(card), card.preprocessing.inputs[0].shape) for card in request.models]
+    timed: list[dict[int, list[float]]] = [{size: [] for size in request.batch_sizes} for _ in networks]
+    with torch.inference_mode():
+        for number in range(request.rounds + 1):
+            for (network, shape), times in zip(networks, timed, strict=True):
+                for size, seconds in times.items():
+                    batch = torch.rand(size, *shape)
+                    started = time.perf_counter()
+                    network(batch)
+                    if number:  # the first round warms up
+                        seconds.append(time.perf_counter() - started)
+    for answer, times in zip(answers, timed, strict=True):
+        answer["runs"] = {size: statistics.median(seconds) for size, seconds in times.items()}
+    return answers
+
+
+def _warm_up() -> None:
+    """Touch the pages of the libraries, which all networks of a process share."""
+    import torch
+    from torch import nn
+
+    layers = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU6(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2)
+    with torch.inference_mode():
+        nn.Sequential(*layers).eval()(torch.rand(1, 3, 32, 32))
+    with torch.device("meta"):
+        nn.Linear(2, 2)
+
+
+def _forked(card: ModelCard) -> dict[str, Any]:
+    """Load and run a network in a copy of this process, which has run nothing yet."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writing)
+        with os.fdopen(reading) as pipe:
+            text = pipe.read()
+        _, status = os.waitpid(child, 0)
+        if status or not text:
+            raise MeasuringError(f"{card.name} could not be measured, status {status}: {text or 'no answer'}")
+        return dict(json.loads(text))
+    status = 1
+    try:
+        os.close(reading)
+        with os.fdopen(writing, "w") as pipe:
+            pipe.write(json.dumps(_loaded(card)))
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _loaded(card: ModelCard) -> dict[str, Any]:
+    import torch
+
+    from udfs import roster
+
+    image = torch.rand(1, *card.preprocessing.inputs[0].shape)
+    before = _memory("VmRSS")
+    started = time.perf_counter()
+    network = roster.load(card)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak from here on
+    with torch.inference_mode():
+        network(image)
+    seconds = time.perf_counter() - started
+    return {"bytes": max(1, _memory("VmHWM") - before), "load": seconds}
+
+
+def _memory(entry: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{entry}:"):
+            return 1024 * int(line.split()[1])
+    raise MeasuringError(f"/proc/self/status has no {entry}")
+
+
+def _main() -> None:
+    from pyspark.serializers import CloudPickleSerializer
+
+    import udfs.roster  # what loading a network imports, before memory is measured  # noqa: F401
+    import udfs.weights.shared  # noqa: F401
+
+    request: Any = CloudPickleSerializer().loads(sys.stdin.buffer.read())  # type: ignore[no-untyped-call]
+    sys.stdout.write(f"\n{json.dumps(_answers(request))}\n")
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,159 @@
+"""Training and evaluation of variants."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from udfs.variants.torch._head import head_path
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from optimizer.variants import Tuning
+    from udfs.variants._labelled_images import LabelledImages
+
+__all__ = ["fine_tune", "recalibrate", "scores", "train_head"]
+
+_BATCH = 32
+# A head is a convex problem of a few thousand weights: L-BFGS ends before this.
+_HEAD_STEPS = 100
+_HEAD_PENALTY = 1e-3
+
+_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_MOMENTUM = 0.1
+_CALIBRATION_ROWS = 512
+_LEAST_ROWS = 2
+
+
+def scores(network: nn.Module, images: LabelledImages) -> NDArray[np.float32]:
+    """Return the class scores of all images, of shape (rows, classes)."""
+    network.eval()
+    parts = []
+    with torch.inference_mode():
+        for start in range(0, len(images), _BATCH):
+            rows = np.arange(start, min(start + _BATCH, len(images)))
+            parts.append(_logits(network(torch.from_numpy(images.batch(rows)))).numpy())
+    return np.concatenate(parts) if parts else np.zeros((0, 0), np.float32)
+
+
+def train_head(network: nn.Module, images: LabelledImages) -> None:
+    """Train the layer that computes the class outputs, in place: a logistic regression on what it reads.
+
+    Rows with a large norm do not dominate: what the layer reads is standardised while it is trained.
+    """
+    head = network.get_submodule(head_path(network))
+    inputs: list[torch.Tensor] = []
+    hook = head.register_forward_pre_hook(lambda _, arguments: inputs.append(arguments[0].detach()))
+    scores(network, images)
+    hook.remove()
+    read = torch.cat(inputs)
+    features = read.flatten(2).mean(2) if read.dim() > 2 else read  # noqa: PLR2004 - a 1x1 convolution before pooling
+    mean, scale = features.mean(0), features.std(0, correction=0).clamp_min(1e-6)
+    features = (features - mean) / scale
+    labels = torch.from_numpy(images.labels)
+    weight = cast("nn.Parameter", head.weight)
+    linear = nn.Linear(features.shape[1], weight.shape[0])
+    nn.init.zeros_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    optimizer = torch.optim.LBFGS(linear.parameters(), max_iter=_HEAD_STEPS, line_search_fn="strong_wolfe")
+
+    def loss() -> torch.Tensor:
+        optimizer.zero_grad()
+        value = F.cross_entropy(linear(features), labels) + _HEAD_PENALTY * linear.weight.square().sum()
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    optimizer.step(loss)  # type: ignore[arg-type]
+    with torch.no_grad():
+        scaled = linear.weight / scale
+        weight.copy_(scaled.reshape(weight.shape))
+        if head.bias is not None:
+            cast("nn.Parameter", head.bias).copy_(linear.bias - scaled @ mean)
+
+
+def fine_tune(
+    network: nn.Module, images: LabelledImages, teacher: NDArray[np.float32] | None, tuning: Tuning
+) -> None:
+    """Train a network in place, with the labels and the scores of a teacher of shape (rows, classes)."""
+    generator = np.random.default_rng(tuning.seed)
+    torch.manual_seed(tuning.seed)
+    steps = tuning.epochs * math.ceil(len(images) / tuning.batch_size)
+    recalibrate(network, images)
+    if not steps:
+        return
+    parameters = [parameter for parameter in network.parameters() if parameter.is_floating_point()]
+    for parameter in parameters:
+        parameter.requires_grad_(True)  # noqa: FBT003 - torch's
+    optimizer = torch.optim.AdamW(parameters, lr=tuning.learning_rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    _train_mode(network)
+    for _ in range(tuning.epochs):
+        order = generator.permutation(len(images))
+        for start in range(0, len(order), tuning.batch_size):
+            rows = order[start : start + tuning.batch_size]
+            if len(rows) == 1 and len(order) > 1:
+                rows = order[start - 1 : start + 1]  # batch norm needs two rows
+            optimizer.zero_grad()
+            output = _logits(network(torch.from_numpy(images.batch(rows))))
+            _loss(output, torch.from_numpy(images.labels[rows]), teacher, rows, tuning).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            schedule.step()
+    recalibrate(network, images)
+    network.requires_grad_(False)  # noqa: FBT003 - torch's
+
+
+def recalibrate(network: nn.Module, images: LabelledImages) -> None:
+    """Estimate the statistics of batch norms anew, in place: those of the original network do not fit a changed one."""
+    norms = [module for module in network.modules() if isinstance(module, _NORMS) and module.track_running_stats]
+    if not norms or len(images) < _LEAST_ROWS:
+        return
+    network.eval()
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the mean over all batches
+        norm.train()
+    rows = np.random.default_rng(0).permutation(len(images))[:_CALIBRATION_ROWS]
+    with torch.no_grad():
+        for part in np.array_split(rows, math.ceil(len(rows) / _BATCH)):
+            network(torch.from_numpy(images.batch(part)))
+    for norm in norms:
+        norm.momentum = _MOMENTUM
+    network.eval()
+
+
+def _train_mode(network: nn.Module) -> None:
+    """Set a network to training, but its batch norms to inference: small batches have noisy statistics."""
+    network.train()
+    for module in network.modules():
+        if isinstance(module, _NORMS):
+            module.eval()
+
+
+def _loss(
+    output: torch.Tensor,
+    labels: torch.Tensor,
+    teacher: NDArray[np.float32] | None,
+    rows: NDArray[np.int64],
+    tuning: Tuning,
+) -> torch.Tensor:
+    entropy = F.cross_entropy(output, labels)
+    if teacher is None or not tuning.distillation:
+        return entropy
+    heat = tuning.temperature
+    target = F.log_softmax(torch.from_numpy(teacher[rows]) / heat, dim=1)
+    divergence = F.kl_div(F.log_softmax(output / heat, dim=1), target, reduction="batchmean", log_target=True)
+    return (1 - tuning.distillation) * entropy + tuning.distillation * heat**2 * divergence
+
+
+def _logits(output: torch.Tensor) -> torch.Tensor:
+    """Return class scores as logits of two axes; a network may end in a softmax."""
+    flat = output.flatten(1)
+    if bool((flat >= 0).all()) and torch.allclose(flat.sum(1), torch.ones(len(flat)), atol=1e-4):
+        return flat.clamp_min(torch.finfo(flat.dtype).tiny).log()
+    return flat
