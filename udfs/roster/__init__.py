@@ -14,6 +14,7 @@ from udfs.roster._register import register, text_encoder
 from udfs.roster._registry import SAVED_BUILDERS, card, is_shipped, names, unregister
 from udfs.roster._resolve import is_name, of
 from udfs.roster._text_builtin import BertShape, text_card
+from udfs.roster._variant_builder import VariantBuilder
 
 __all__ = [
     "SAVED_BUILDERS",
@@ -22,6 +23,7 @@ __all__ = [
     "FeatureLayer",
     "ModelCard",
     "UnknownModelError",
+    "VariantBuilder",
     "card",
     "fetch_weights",
     "fetched_weights",

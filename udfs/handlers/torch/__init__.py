@@ -4,7 +4,7 @@ from udfs.handlers.torch._archive import load_program
 from udfs.handlers.torch._extraction import Extraction
 from udfs.handlers.torch._fingerprint import describe_module, describe_value
 from udfs.handlers.torch._framework import FRAMEWORK
-from udfs.handlers.torch._fx import exported
+from udfs.handlers.torch._fx import exported, trace_fx
 from udfs.handlers.torch._hooks import has_hooks
 from udfs.handlers.torch._lower import Mean
 from udfs.handlers.torch._model import TorchModel
@@ -32,4 +32,5 @@ __all__ = [
     "same_states",
     "seed_generators",
     "set_training",
+    "trace_fx",
 ]

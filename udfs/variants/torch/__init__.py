@@ -1,0 +1,12 @@
+"""Structural transformations of trained torch networks. Importing this imports torch.
+
+Each transformation returns a new network and the :class:`udfs.variants.Structure` that describes it; the network that
+it reads is not changed. :func:`apply_structure` makes a network of the same structure from a base network.
+"""
+
+from udfs.variants.torch._apply import apply_structure
+from udfs.variants.torch._factorize import factorize
+from udfs.variants.torch._head import replace_head
+from udfs.variants.torch._storage import store
+
+__all__ = ["apply_structure", "factorize", "replace_head", "store"]

@@ -1,0 +1,48 @@
+"""Layers of a torch network that a transformation may replace."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from udfs.handlers.torch import has_hooks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["CONVOLUTIONS", "plain_layers", "replace_module"]
+
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+def plain_layers(module: nn.Module, *kinds: type[nn.Module]) -> Iterator[tuple[str, nn.Module]]:
+    """Yield paths and layers of exactly these classes, shared ones once.
+
+    Layers whose weight another layer has too, which hooks or parametrizations compute, or that do more than their class
+    are left out: a replacement would change what the network computes.
+    """
+    weights = Counter(
+        id(parameter)
+        for inner in module.modules()
+        for parameter in inner.parameters(recurse=False)  # a shared module counts once
+    )
+    for path, inner in list(module.named_modules()):
+        # Subclasses, such as the last layer of nn.MultiheadAttention, may be read by their parent.
+        if type(inner) not in kinds or has_hooks(inner) or any(inner.children()):
+            continue
+        if all(weights[id(parameter)] == 1 for parameter in inner.parameters(recurse=False)):
+            yield path, inner
+
+
+def replace_module(module: nn.Module, old: nn.Module, new: nn.Module) -> nn.Module:
+    """Put a module in all places of another, in place; return the network, ``new`` if it was ``old``."""
+    if module is old:
+        return new
+    for parent in list(module.modules()):
+        # named_children leaves out the second name of a module.
+        for name, child in list(parent._modules.items()):  # noqa: SLF001
+            if child is old:
+                setattr(parent, name, new)
+    return module
