@@ -81,7 +81,7 @@ class BuildTask:
         trained = recipes[0].trained
         try:
             network, structure = self._trained(trained)
-        except Exception as error:  # a network's code may raise anything; other variants go on
+        except Exception as error:  # noqa: BLE001 - a network's code may raise anything; other variants go on
             _LOG.warning("the variant %s cannot be built", trained.name, exc_info=True)
             for recipe in recipes:
                 yield {"name": recipe.name, "error": f"{type(error).__name__}: {error}"}
@@ -95,7 +95,7 @@ class BuildTask:
         import torch
 
         from udfs.variants.torch import replace_head
-        from udfs.variants.torch._training import fine_tune, scores, train_head
+        from udfs.variants.torch._training import fine_tune, recalibrate, scores, train_head
 
         base = self.base()
         images = read_images(self.store, TRAIN, self._resized(recipe))
@@ -125,6 +125,7 @@ class BuildTask:
         if recipe.steps:
             teacher = np.load(io.BytesIO(self.store.read(TRAIN, _TEACHER)))
             network = _trainable(network)
+            recalibrate(network, images)
             fine_tune(network, images, teacher, self.tuning)
         return network, structure
 

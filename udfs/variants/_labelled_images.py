@@ -64,13 +64,9 @@ class LabelledImages:
 
 def read_images(store: Store, part: str, preprocessing: Preprocessing) -> LabelledImages:
     """Read a folder of images that Spark wrote, in the order of its files, and decode them once."""
-    tables = []
-    for name in sorted(store.list(part)):
-        if name.endswith(".parquet"):
-            tables.append(pq.read_table(pa.BufferReader(store.read(part, name))))
-    table = pa.concat_tables(tables)
+    names = [name for name in sorted(store.list(part)) if name.endswith(".parquet")]
+    table = pa.concat_tables([pq.read_table(pa.BufferReader(store.read(part, name))) for name in names])
     column = table.column(IMAGE).combine_chunks()
-    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     labels = table.column(LABEL).to_numpy().astype(np.int64)
     feed = ImageFeed(IMAGE, IMAGE, preprocessing)
     keep = len(column) * int(np.prod(preprocessing.shape)) * 4 <= _DECODED_BYTES

@@ -1,8 +1,8 @@
 """Costs of networks, measured in a process of their own.
 
-That process is ``python -m udfs.variants.measuring``: it reads a request from its standard input and answers in JSON. It
-measures memory and loading in a forked process per network, so that no network finds memory of another one, and times
-batches in rounds over all networks, so that a slow moment of the machine meets all of them.
+That process is ``python -m udfs.variants.measuring``: it reads a request from its standard input and answers in JSON.
+It measures memory and loading in a forked process per network, so that no network finds memory of another one, and
+times batches in rounds over all networks, so that a slow moment of the machine meets all of them.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class CostsTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Measure the networks once, for the first row."""
-        if any([batch.num_rows for batch in batches]):
+        if sum(batch.num_rows for batch in batches):
             documents = [json.dumps(asdict(costs)) for costs in measure_costs(self)]
             yield pa.record_batch([pa.array(documents, pa.string())], schema=COSTS)
 
@@ -197,7 +197,7 @@ def _memory(entry: str) -> int:
 def _main() -> None:
     from pyspark.serializers import CloudPickleSerializer
 
-    import udfs.roster  # what loading a network imports, before memory is measured  # noqa: F401
+    import udfs.roster  # what loading a network imports, before memory is measured
     import udfs.weights.shared  # noqa: F401
 
     request: Any = CloudPickleSerializer().loads(sys.stdin.buffer.read())  # type: ignore[no-untyped-call]

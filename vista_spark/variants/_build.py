@@ -6,7 +6,7 @@ import json
 import logging
 import platform
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -19,7 +19,6 @@ from udfs.variants import BUILT, COSTS, TRAIN, VALID, BuildTask, CostsTask
 from vista_spark import roster
 from vista_spark.errors import EmptyInputError, InvalidArgumentError
 from vista_spark.network import describe_preprocessing, network
-from vista_spark.variants._catalog import Catalog
 from vista_spark.variants._files import card_from, read_catalog, write_catalog
 from vista_spark.variants._inputs import LabelledTables, only_preprocessing
 
@@ -32,14 +31,18 @@ if TYPE_CHECKING:
     from optimizer.variants import Recipe
     from udfs.images import Preprocessing
     from vista_spark.network import Network
+    from vista_spark.variants._catalog import Catalog
 
 __all__ = ["build_catalog"]
 
 _LOG = logging.getLogger(__name__)
 
+# Batch sizes that are timed: an image as it comes, and enough for the throughput of a processor.
+_BATCH_SIZES = (1, 16)
+
 
 @validate_arguments
-def build_catalog(
+def build_catalog(  # noqa: PLR0913 - options by name
     model: Any,
     *,
     train: DataFrame,
@@ -52,10 +55,7 @@ def build_catalog(
     image_size: int | None = None,
     tuning: Tuning | None = None,
     depth: int = 2,
-    limit: int = 68,
-    batch_sizes: Sequence[int] = (1, 16),
     task: str | None = None,
-    seed: int = 0,
 ) -> Catalog:
     """Build a catalog of variants of a network: transformed, fine-tuned, evaluated and measured.
 
@@ -84,14 +84,8 @@ def build_catalog(
         Settings of the training. Default: ``Tuning()``.
     depth : int
         Largest number of transformations that need training in a variant. Default 2.
-    limit : int
-        Largest number of variants. Default 68.
-    batch_sizes : sequence of int
-        Batch sizes to measure. Default 1 and 16.
     task : str, optional
         Name of the task. Default: the name of the network.
-    seed : int
-        Seed of random weights. Default 0.
 
     Returns
     -------
@@ -113,9 +107,10 @@ def build_catalog(
     ... )  # doctest: +SKIP
     >>> print(catalog.explain())  # doctest: +SKIP
     """
-    recipes = plan_recipes(apply, depth, limit)
+    tuning = Tuning() if tuning is None else tuning
+    recipes = plan_recipes(apply, depth)
     tables = LabelledTables(train, valid, labelCol, imageCol)
-    net = network(model, weights, seed, image_size)
+    net = network(model, weights, tuning.seed, image_size)
     preprocessing = only_preprocessing(net)
     net.check()
     spark = train.sparkSession
@@ -124,14 +119,14 @@ def build_catalog(
     tables.write(classes, store)
     base = _Base(net, preprocessing, store)
     try:
-        built = base.build(spark, recipes, len(classes), tuning or Tuning())
+        built = base.build(spark, recipes, len(classes), tuning)
         failures = {entry["name"]: entry["error"] for entry in built if "error" in entry}
         good = [entry for entry in built if "error" not in entry]
         if not good or good[0]["name"] != FULL:
             raise InvalidArgumentError(f"model must be a network that trains, got {net.card.name!r}: {failures[FULL]}")
         if not good[0]["rows"]:
             raise EmptyInputError("valid must have images that can be decoded, got none.")
-        costs = base.measure(spark, good, tuple(batch_sizes))
+        costs = base.measure(spark, good)
     finally:
         for part in (TRAIN, VALID):
             store.delete(part)
@@ -205,10 +200,10 @@ class _Base:
         order = [recipe.name for recipe in recipes]
         return sorted(built, key=lambda entry: order.index(entry["name"]))
 
-    def measure(self, spark: SparkSession, built: Sequence[Mapping[str, Any]], sizes: tuple[int, ...]) -> list[Any]:
+    def measure(self, spark: SparkSession, built: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Measure the costs of variants in one task."""
         document = self.document
-        task = CostsTask(tuple(card_from(document, entry, self.store) for entry in built), sizes)
+        task = CostsTask(tuple(card_from(document, entry, self.store) for entry in built), _BATCH_SIZES)
         rows = spark.range(0, 1, 1, 1).mapInArrow(task, from_arrow_schema(COSTS)).collect()
         return [json.loads(row[0]) for row in rows]
 

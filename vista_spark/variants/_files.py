@@ -10,8 +10,9 @@ from optimizer import __version__
 from optimizer.variants import Measurement, wilson_interval
 from udfs.inference import NetworkFile
 from udfs.names import check_name
+from udfs.roster import VariantBuilder
 from udfs.store import Store
-from udfs.variants import WEIGHTS, Structure, VariantBuilder
+from udfs.variants import WEIGHTS, Structure
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.network import read_preprocessing
 from vista_spark.roster import ModelCard
@@ -72,7 +73,7 @@ def card_from(document: Mapping[str, Any], entry: Mapping[str, Any], store: Stor
     if document["is_program"]:
         program = NetworkFile("torch", entry["fingerprint"], file, inputs=preprocessing.inputs)
         return ModelCard(name, program, preprocessing)
-    builder = VariantBuilder(document["network"], Structure(**entry["structure"]))
+    builder = VariantBuilder(document["network"], structure=Structure(**entry["structure"]))
     return ModelCard(name, builder, preprocessing, weights=file)
 
 
@@ -95,11 +96,13 @@ def _catalog(document: Mapping[str, Any], store: Store) -> Catalog:
 def _check_file(store: Store, entry: Mapping[str, Any]) -> None:
     name = check_name(entry["file"], "a file of a catalog")
     if not store.exists(WEIGHTS, name):
-        raise InvalidArgumentError(f"the variant {entry['name']} must have the file {WEIGHTS}/{name}, which is missing.")
+        raise InvalidArgumentError(
+            f"path must have the file {WEIGHTS}/{name} of the variant {entry['name']}, which is missing."
+        )
     if hashlib.sha256(store.read(WEIGHTS, name)).hexdigest() != entry["sha256"]:
         raise InvalidArgumentError(
-            f"{WEIGHTS}/{name} of the variant {entry['name']} differs from what was written. Restore the file, or build "
-            "the catalog anew."
+            f"{WEIGHTS}/{name} of the variant {entry['name']} differs from what was written. Restore the file, or "
+            "build the catalog anew."
         )
 
 

@@ -14,8 +14,8 @@ from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentErro
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from udfs.images import Preprocessing
 
+    from udfs.images import Preprocessing
     from udfs.store import Store
     from vista_spark.network import Network
 
@@ -85,20 +85,18 @@ class LabelledTables:
         """Write both tables as Parquet, with the numbers of the classes."""
         for part, table in ((TRAIN, self.train), (VALID, self.valid)):
             column = table[quoted(self.label)]
-            labels = F.array(*(F.lit(label).cast(column_type) for label in classes for column_type in (self._kind(table),)))
+            kind = table.schema[self.label].dataType
+            labels = F.array(*(F.lit(label).cast(kind) for label in classes))
             number = (F.array_position(labels, column) - 1).cast("int")
             chosen = table.select(table[quoted(self.image)].alias(IMAGE), number.alias(LABEL))
             chosen.write.mode("overwrite").parquet(store.url(part))
-
-    def _kind(self, table: DataFrame) -> str:
-        return table.schema[self.label].dataType.simpleString()
 
     def _labels(self, what: str, table: DataFrame) -> tuple[str | float, ...]:
         rows = table.select(table[quoted(self.label)].alias(LABEL)).distinct().limit(_MOST_CLASSES + 2).collect()
         if not rows:
             raise EmptyInputError(f"{what} must have rows, got an empty DataFrame.")
         labels = [row[0] for row in rows]
-        if any(label is None or label != label for label in labels):  # noqa: PLR0124 - NaN
+        if any(label is None or label != label for label in labels):
             raise LabelError(f"column {self.label!r} of {what} must have no null or NaN, got some. Filter these rows.")
         return tuple(sorted(label if isinstance(label, str) else float(label) for label in labels))
 

@@ -53,7 +53,7 @@ def train_head(network: nn.Module, images: LabelledImages) -> None:
     scores(network, images)
     hook.remove()
     read = torch.cat(inputs)
-    features = read.flatten(2).mean(2) if read.dim() > 2 else read  # noqa: PLR2004 - a 1x1 convolution before pooling
+    features = read.flatten(2).mean(2) if read.dim() > 2 else read
     mean, scale = features.mean(0), features.std(0, correction=0).clamp_min(1e-6)
     features = (features - mean) / scale
     labels = torch.from_numpy(images.labels)
@@ -77,19 +77,16 @@ def train_head(network: nn.Module, images: LabelledImages) -> None:
             cast("nn.Parameter", head.bias).copy_(linear.bias - scaled @ mean)
 
 
-def fine_tune(
-    network: nn.Module, images: LabelledImages, teacher: NDArray[np.float32] | None, tuning: Tuning
-) -> None:
+def fine_tune(network: nn.Module, images: LabelledImages, teacher: NDArray[np.float32] | None, tuning: Tuning) -> None:
     """Train a network in place, with the labels and the scores of a teacher of shape (rows, classes)."""
     generator = np.random.default_rng(tuning.seed)
     torch.manual_seed(tuning.seed)
     steps = tuning.epochs * math.ceil(len(images) / tuning.batch_size)
-    recalibrate(network, images)
     if not steps:
         return
     parameters = [parameter for parameter in network.parameters() if parameter.is_floating_point()]
     for parameter in parameters:
-        parameter.requires_grad_(True)  # noqa: FBT003 - torch's
+        parameter.requires_grad_(True)
     optimizer = torch.optim.AdamW(parameters, lr=tuning.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     _train_mode(network)
@@ -104,8 +101,7 @@ def fine_tune(
             _loss(output, torch.from_numpy(images.labels[rows]), teacher, rows, tuning).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             schedule.step()
-    recalibrate(network, images)
-    network.requires_grad_(False)  # noqa: FBT003 - torch's
+    network.eval().requires_grad_(False)
 
 
 def recalibrate(network: nn.Module, images: LabelledImages) -> None:
