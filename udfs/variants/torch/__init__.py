@@ -5,8 +5,11 @@ it reads is not changed. :func:`apply_structure` makes a network of the same str
 """
 
 from udfs.variants.torch._apply import apply_structure
+from udfs.variants.torch._coarsen import coarsen
 from udfs.variants.torch._factorize import factorize
 from udfs.variants.torch._head import replace_head
+from udfs.variants.torch._narrow import narrow
+from udfs.variants.torch._shorten import shorten
 from udfs.variants.torch._storage import store
 
-__all__ = ["apply_structure", "factorize", "replace_head", "store"]
+__all__ = ["apply_structure", "coarsen", "factorize", "narrow", "replace_head", "shorten", "store"]

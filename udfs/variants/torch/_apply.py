@@ -11,6 +11,7 @@ from udfs.variants.torch._factored_layers import factored_layer
 from udfs.variants.torch._layers import replace_module
 from udfs.variants.torch._resized_layers import resized_layer
 from udfs.variants.torch._storage import stored_layer
+from udfs.variants.torch._strided_layers import strided_layer
 
 if TYPE_CHECKING:
     from udfs.variants._structure import LayerChange, Structure
@@ -69,6 +70,7 @@ def _changed(layer: nn.Module, change: LayerChange) -> nn.Module:
         "bottleneck": factored_layer,
         "separable": factored_layer,
         "resized": resized_layer,
+        "strided": strided_layer,
         "stored": stored_layer,
     }
     made = makers[change.kind](layer, change)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from udfs.handlers.torch import has_hooks
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["CONVOLUTIONS", "plain_layers", "replace_module"]
+__all__ = ["CONVOLUTIONS", "copy_of_layer", "plain_layers", "replace_module"]
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
@@ -46,3 +47,10 @@ def replace_module(module: nn.Module, old: nn.Module, new: nn.Module) -> nn.Modu
             if child is old:
                 setattr(parent, name, new)
     return module
+
+
+def copy_of_layer(layer: nn.Module) -> nn.Module:
+    """Copy a layer without children, so that its settings and tensors can be replaced; the copy shares the tensors."""
+    made = copy.copy(layer)
+    made._parameters, made._buffers = dict(layer._parameters), dict(layer._buffers)  # noqa: SLF001 - copy.copy shares
+    return made

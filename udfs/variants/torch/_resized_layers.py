@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from udfs.variants.torch._layers import CONVOLUTIONS
+from udfs.variants.torch._layers import CONVOLUTIONS, copy_of_layer
 
 if TYPE_CHECKING:
     import torch
@@ -25,7 +24,7 @@ def resized_layer(layer: nn.Module, change: LayerChange) -> nn.Module | None:
     outputs, inputs, groups = change.sizes
     if type(layer) not in (nn.Linear, *CONVOLUTIONS, *NORMS):
         return None
-    made: nn.Module = _private(layer)
+    made = copy_of_layer(layer)
     if isinstance(layer, nn.Linear):
         shape: tuple[int, ...] = (outputs, inputs)
     elif isinstance(layer, CONVOLUTIONS):
@@ -40,19 +39,13 @@ def resized_layer(layer: nn.Module, change: LayerChange) -> nn.Module | None:
 
 def sliced_layer(layer: nn.Module, outputs: torch.Tensor, inputs: torch.Tensor, groups: int) -> nn.Module:
     """Make a layer with some outputs and some inputs of another, of which each group reads all or one."""
-    made: nn.Module = _private(layer)
+    made = copy_of_layer(layer)
     for name, tensor in _tensors(layer):
         values = tensor.detach()[outputs]
-        if name == "weight" and tensor.dim() > 1 and groups == 1:
+        if name == "weight" and tensor.dim() > 1 and getattr(layer, "groups", 1) == 1:
             values = values[:, inputs]
         setattr(made, name, _like(tensor, values.contiguous()))
     _set_sizes(made, len(outputs), len(inputs), groups)
-    return made
-
-
-def _private(layer: nn.Module) -> nn.Module:
-    made = copy.copy(layer)
-    made._parameters, made._buffers = dict(layer._parameters), dict(layer._buffers)  # noqa: SLF001 - copy.copy shares
     return made
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from optimizer.errors import InvalidArgumentError
 from udfs.variants._structure import LayerChange, Structure
-from udfs.variants.torch._layers import CONVOLUTIONS, plain_layers, replace_module
+from udfs.variants.torch._layers import CONVOLUTIONS, copy_of_layer, plain_layers, replace_module
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -117,10 +117,9 @@ def stored_layer(layer: nn.Module, change: LayerChange) -> nn.Module | None:
         return None
     weight: Any = layer.weight
     stored, scale = _quantized(weight.detach(), *change.sizes)
-    made = copy.copy(layer)  # shares the bias
+    made = copy_of_layer(layer)
+    del made.weight  # a property of the new class
     made.__class__ = kind
-    made._parameters, made._buffers = dict(layer._parameters), dict(layer._buffers)  # noqa: SLF001 - copy.copy shares
-    del made._parameters["weight"]  # noqa: SLF001 - a property of the class now
     made.register_buffer("stored", stored)
     made.register_buffer("scale", scale)
     return made
