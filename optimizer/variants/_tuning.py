@@ -20,7 +20,7 @@ class Tuning:
     Parameters
     ----------
     epochs : int
-        Passes over the training rows. Default 3; 0 trains nothing but a new head.
+        Passes over the training rows. Default 3.
     batch_size : int
         Rows per step. Default 16.
     learning_rate : float

@@ -103,11 +103,11 @@ class BuildTask:
         structure = Structure()
         if outputs != self.classes:
             base, structure = replace_head(base, self.classes)
+        base = _trainable(base)
         if recipe.name == FULL:
             if structure.changes:
                 train_head(base, images)
-            network = _trainable(base)
-            fine_tune(network, images, None, self.tuning)
+            network = base.eval().requires_grad_(False)
             buffer = io.BytesIO()
             np.save(buffer, scores(network, images))
             self.store.write(buffer.getvalue(), TRAIN, _TEACHER)
@@ -116,7 +116,6 @@ class BuildTask:
             self.store.write(buffer.getvalue(), TRAIN, "full.pt")
             return network, structure
         weights = torch.load(io.BytesIO(self.store.read(TRAIN, "full.pt")), weights_only=True)
-        base = _trainable(base)
         base.load_state_dict(weights)
         network = base.eval().requires_grad_(False)
         for step in recipe.steps:

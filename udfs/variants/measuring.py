@@ -177,14 +177,28 @@ def _loaded(card: ModelCard) -> dict[str, Any]:
     from udfs import roster
 
     image = torch.rand(1, *card.preprocessing.inputs[0].shape)
-    before = _memory("VmRSS")
+    before = _memory("RssAnon")
     started = time.perf_counter()
     network = roster.load(card)
     Path("/proc/self/clear_refs").write_text("5")  # the peak from here on
     with torch.inference_mode():
         network(image)
     seconds = time.perf_counter() - started
-    return {"bytes": max(1, _memory("VmHWM") - before), "load": seconds}
+    # Pages of libraries are the process's; those of the weights are the network's.
+    resident = _memory("VmHWM") - _memory("RssFile") - before + _mapped(card.weights)
+    return {"bytes": max(1, resident), "load": seconds}
+
+
+def _mapped(file: str | None) -> int:
+    """Return the resident bytes of a mapped file."""
+    resident, counts = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines() if file else ():
+        name, _, rest = line.partition(" ")
+        if not name.endswith(":"):
+            counts = rest.endswith(str(file))
+        elif name == "Rss:" and counts:
+            resident += 1024 * int(rest.split()[0])
+    return resident
 
 
 def _memory(entry: str) -> int:

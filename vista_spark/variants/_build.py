@@ -60,7 +60,7 @@ def build_catalog(  # noqa: PLR0913 - options by name
     """Build a catalog of variants of a network: transformed, fine-tuned, evaluated and measured.
 
     The network gets a new head if it has another number of outputs than there are classes. The head is trained on the
-    network's features, then the whole network is fine-tuned. Each combination of transformations starts from these
+    network's features; nothing else of the full network changes. Each combination of transformations starts from its
     weights and learns from the labels and from the scores of the full network. Variants train in parallel in the tasks
     of the session. In the end one task measures the costs of all of them, on one thread.
 

@@ -126,6 +126,9 @@ def stored_layer(layer: nn.Module, change: LayerChange) -> nn.Module | None:
 
 
 def _quantized(weight: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    if weight.is_meta:  # arithmetic there imports torch._dynamo, and empty_like sympy: seconds and 30 MB
+        scale = weight.new_empty(len(weight), *(1,) * (weight.dim() - 1))
+        return weight.new_empty(weight.shape, dtype=torch.int8 if bits == 8 else torch.float16), scale
     tiny = torch.finfo(weight.dtype).tiny
     largest = weight.abs().flatten(1).amax(1).clamp_min(tiny * _LARGEST)
     largest = largest.reshape(-1, *(1,) * (weight.dim() - 1))

@@ -29,6 +29,7 @@ _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _MOMENTUM = 0.1
 _CALIBRATION_ROWS = 512
 _LEAST_ROWS = 2
+_ROWS_FOR_NORMS = 2_000
 
 
 def scores(network: nn.Module, images: LabelledImages) -> NDArray[np.float32]:
@@ -89,7 +90,7 @@ def fine_tune(network: nn.Module, images: LabelledImages, teacher: NDArray[np.fl
         parameter.requires_grad_(True)
     optimizer = torch.optim.AdamW(parameters, lr=tuning.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    _train_mode(network)
+    _train_mode(network, len(images))
     for _ in range(tuning.epochs):
         order = generator.permutation(len(images))
         for start in range(0, len(order), tuning.batch_size):
@@ -123,23 +124,23 @@ def recalibrate(network: nn.Module, images: LabelledImages) -> None:
     network.eval()
 
 
-def _train_mode(network: nn.Module) -> None:
-    """Set a network to training, but its batch norms to inference: small batches have noisy statistics."""
+def _train_mode(network: nn.Module, rows: int) -> None:
+    """Set a network to training; with few rows its batch norms to inference, because they would learn noise."""
     network.train()
     for module in network.modules():
-        if isinstance(module, _NORMS):
+        if isinstance(module, _NORMS) and rows < _ROWS_FOR_NORMS:
             module.eval()
 
 
 def _loss(
     output: torch.Tensor,
     labels: torch.Tensor,
-    teacher: NDArray[np.float32] | None,
+    teacher: NDArray[np.float32],
     rows: NDArray[np.int64],
     tuning: Tuning,
 ) -> torch.Tensor:
     entropy = F.cross_entropy(output, labels)
-    if teacher is None or not tuning.distillation:
+    if not tuning.distillation:
         return entropy
     heat = tuning.temperature
     target = F.log_softmax(torch.from_numpy(teacher[rows]) / heat, dim=1)

@@ -1,0 +1,134 @@
+"""Catalogs of variants of a real network: accuracy on photographs that were held out, memory and time.
+
+``python -m benchmarks.variants.catalogs --data DIR`` builds the catalog of MobileNetV2 on the Tux Paint photographs
+that ``examples/stamps.py --out DIR`` writes: half of them train, half validate. Without ``--data``, crops of foolbox's
+photographs take their place; crops of the same photographs are in both halves, which flatters all variants alike.
+
+``--network vgg16 --weights FILE`` takes the file that ``examples/vgg16_of_photographs.py`` writes: the real
+convolutions of VGG16 with fully-connected layers trained on photographs.
+
+Memory and time are measured in one process on one thread; predicted times come from FLOPs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.harness.photographs import labelled
+from benchmarks.harness.report import Report, load_average
+from benchmarks.harness.weights import found_weights
+from vista_spark import session
+from vista_spark.variants import Factorize, Narrow, Quantize, Resize, Tuning, build_catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from vista_spark.variants import Catalog, CatalogVariant
+
+_SCHEMA = "label string, image binary"
+_POINT = 0.01
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Build a catalog, and print the costs of its variants next to those of the full network."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--network", default="mobilenet_v2", help="network of the roster")
+    parser.add_argument("--weights", default="auto", help="file of its weights; the installed ones by default")
+    parser.add_argument("--data", type=Path, help="folder that examples/stamps.py wrote")
+    parser.add_argument("--rows", type=int, default=120, help="photographs to train and to validate, without --data")
+    parser.add_argument("--size", type=int, default=128, help="height and width of the images of the full network")
+    parser.add_argument("--epochs", type=int, default=3, help="passes over the training rows")
+    parser.add_argument("--path", help="new folder to keep the catalog in")
+    parser.add_argument("--picture", help="file for a picture of accuracy over memory and latency")
+    parser.add_argument("--json", action="store_true", help='the last line is {"ratios": {name: number, ...}}')
+    options = parser.parse_args(arguments)
+    load, started = load_average(), time.perf_counter()
+    spark = session("local[2]")
+    train, valid = _photographs(spark, options.data, options.rows)
+    catalog = build_catalog(
+        options.network,
+        weights=found_weights(options.weights, options.network),
+        train=train,
+        valid=valid,
+        apply=[Resize(3 * options.size // 4, options.size // 2), Factorize(0.5), Narrow(0.75), Quantize(16, 8)],
+        image_size=options.size,
+        path=options.path,
+        tuning=Tuning(epochs=options.epochs),
+        depth=1,
+        task=f"{options.network} on photographs",
+    )
+    seconds = time.perf_counter() - started
+    if options.picture:
+        catalog.plot().savefig(options.picture, dpi=100)
+    report = Report(f"{len(catalog)} variants of {options.network} in {seconds:.0f} s, load average {load}")
+    report.fact("variants", len(catalog))
+    _tables(report, catalog)
+    _ratios(report, catalog)
+    report.show(as_json=options.json)
+
+
+def _photographs(spark: SparkSession, data: Path | None, rows: int) -> tuple[DataFrame, DataFrame]:
+    if data is None:
+        parts = labelled(rows, 0), labelled(rows, 1)
+    else:
+        with (data / "table.csv").open(newline="") as file:
+            table = [
+                (row["label"], (data / "images" / f"{row['id']}.png").read_bytes()) for row in csv.DictReader(file)
+            ]
+        order = np.random.default_rng(0).permutation(len(table))
+        parts = tuple([table[number] for number in half] for half in (order[::2], order[1::2]))
+    first, second = (spark.createDataFrame(part, _SCHEMA) for part in parts)
+    return first, second
+
+
+def _tables(report: Report, catalog: Catalog) -> None:
+    full = catalog.full.measurement
+    rows = []
+    for variant in sorted(catalog, key=lambda each: -each.measurement.resident_bytes):
+        fact = variant.measurement
+        predicted = full.latency * fact.gflop / full.gflop
+        rows.append(
+            (
+                variant.name,
+                f"{fact.accuracy:.3f}",
+                f"[{fact.low:.2f}, {fact.high:.2f}]",
+                f"{fact.stored_bytes / 1e6:.1f}",
+                f"{fact.resident_bytes / 1e6:.1f}",
+                f"{1e3 * fact.load_seconds:.0f}",
+                f"{1e3 * fact.latency:.1f}",
+                f"{1e3 * predicted:.1f}",
+                ", ".join(name for name in ("memory", "latency") if variant in catalog.pareto(name)),
+            )
+        )
+    columns = ["variant", "accuracy", "95 %", "stored MB", "resident MB", "load ms", "ms", "predicted ms", "front"]
+    report.table(f"{full.rows} held-out photographs", columns, rows)
+
+
+def _ratios(report: Report, catalog: Catalog) -> None:
+    full = catalog.full.measurement
+    for points, target in ((1, 4.0), (4, 10.0)):
+        good = [each for each in catalog if each.measurement.accuracy >= full.accuracy - points * _POINT - 1e-9]
+        for measure, attribute in (("memory", "resident_bytes"), ("storage", "stored_bytes")):
+            best = min(good, key=lambda each: getattr(each.measurement, attribute))
+            value = getattr(full, attribute) / getattr(best.measurement, attribute)
+            report.ratio(f"{measure}_{points}_points", value, f"full / {best.name} at <= {points} points", target)
+        if points == 1:
+            _speed(report, catalog, good)
+
+
+def _speed(report: Report, catalog: Catalog, good: list[CatalogVariant]) -> None:
+    best = min(good, key=lambda each: each.measurement.latency)
+    value = catalog.full.measurement.latency / best.measurement.latency
+    report.ratio("speed_1_point", value, f"full / {best.name} in milliseconds at <= 1 point", 1.3)
+
+
+if __name__ == "__main__":
+    main()
