@@ -10,6 +10,7 @@ from optimizer.variants._pareto import pareto_front
 from optimizer.variants._plan import FULL, Recipe, plan_recipes
 from optimizer.variants._transformations import (
     Coarsen,
+    Compile,
     Factorize,
     Narrow,
     Quantize,
@@ -24,6 +25,7 @@ __all__ = [
     "FULL",
     "MEASURES",
     "Coarsen",
+    "Compile",
     "Factorize",
     "Measurement",
     "Narrow",

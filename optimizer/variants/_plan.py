@@ -18,7 +18,7 @@ __all__ = ["FULL", "Recipe", "plan_recipes"]
 FULL = "full"
 """Name of the original network with its head."""
 
-_ORDER = ("resize", "shorten", "coarsen", "narrow", "factorize", "quantize")
+_ORDER = ("resize", "shorten", "coarsen", "narrow", "factorize", "quantize", "compile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,11 @@ class Recipe:
     def name(self) -> str:
         """Name of the variant, such as ``"160px-rank0.5-8bit"``."""
         return "-".join(map(str, self.steps)) or FULL
+
+    @property
+    def is_possible(self) -> bool:
+        """False for weights in fewer bits that ONNX Runtime would have to convert back."""
+        return len(self.steps) - len(self.trained.steps) <= 1
 
     @property
     def trained(self) -> Recipe:
@@ -90,7 +95,7 @@ def plan_recipes(apply: Sequence[Transformation], depth: int = 2, limit: int = 6
     ordered = sorted(apply, key=lambda entry: _ORDER.index(entry.kind))
     choices: list[tuple[Step | None, ...]] = [(None, *entry.steps()) for entry in ordered]
     recipes = [Recipe(tuple(step for step in steps if step is not None)) for steps in itertools.product(*choices)]
-    recipes = [recipe for recipe in recipes if len(recipe.trained.steps) <= depth]
+    recipes = [recipe for recipe in recipes if len(recipe.trained.steps) <= depth and recipe.is_possible]
     if len(recipes) > limit:
         raise InvalidArgumentError(
             f"apply must make at most {limit} variants with depth={depth}, got {len(recipes)}. Choose fewer "

@@ -8,7 +8,7 @@ from typing import ClassVar
 from optimizer.arguments import real, whole
 from optimizer.errors import InvalidArgumentError
 
-__all__ = ["Coarsen", "Factorize", "Narrow", "Quantize", "Resize", "Shorten", "Step", "Transformation"]
+__all__ = ["Coarsen", "Compile", "Factorize", "Narrow", "Quantize", "Resize", "Shorten", "Step", "Transformation"]
 
 _FLOAT_BITS = 32
 _BITS = (_FLOAT_BITS, 16, 8)
@@ -20,7 +20,7 @@ class Step:
 
     Parameters
     ----------
-    kind : {"resize", "shorten", "coarsen", "narrow", "factorize", "quantize"}
+    kind : {"resize", "shorten", "coarsen", "narrow", "factorize", "quantize", "compile"}
         Transformation.
     value : float
         Its strength.
@@ -32,7 +32,7 @@ class Step:
     @property
     def is_trained(self) -> bool:
         """True if the network is fine-tuned after the step."""
-        return self.kind != "quantize"
+        return self.kind not in ("quantize", "compile")
 
     def __str__(self) -> str:
         number = f"{self.value:g}"
@@ -43,6 +43,7 @@ class Step:
             "narrow": f"width{number}",
             "factorize": f"rank{number}",
             "quantize": f"{number}bit",
+            "compile": "onnx" if self.value == _FLOAT_BITS else f"onnx-int{number}",
         }
         return words[self.kind]
 
@@ -133,6 +134,28 @@ class Quantize(Transformation):
                     f"bits must be 16 or 8, got {value!r}. Without Quantize weights have {_FLOAT_BITS}."
                 )
         self._set(tuple(int(value) for value in bits or (16, 8)))
+
+
+class Compile(Transformation):
+    """Run the network in ONNX Runtime, in floats or in integers of 8 bits.
+
+    Integers are computed as such (static quantisation, calibrated on training images), not only stored. The variants
+    need ``onnx`` and ``onnxruntime``, and run on the CPU.
+
+    Parameters
+    ----------
+    *bits : {32, 8}
+        Bits of weights and activations. Default 32 and 8.
+    """
+
+    kind = "compile"
+    __slots__ = ()
+
+    def __init__(self, *bits: int) -> None:
+        for value in bits:
+            if value not in (_FLOAT_BITS, 8):
+                raise InvalidArgumentError(f"bits must be 32 or 8, got {value!r}.")
+        self._set(tuple(int(value) for value in bits or (_FLOAT_BITS, 8)))
 
 
 class Resize(Transformation):

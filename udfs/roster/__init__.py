@@ -9,6 +9,7 @@ from udfs.roster._errors import UnknownModelError
 from udfs.roster._fetch import fetch_weights, fetched_weights, published_weights
 from udfs.roster._load import load
 from udfs.roster._model_files import is_model_file
+from udfs.roster._onnx_builder import OnnxBuilder
 from udfs.roster._pretrained import from_pretrained
 from udfs.roster._register import register, text_encoder
 from udfs.roster._registry import SAVED_BUILDERS, card, is_shipped, names, unregister
@@ -22,6 +23,7 @@ __all__ = [
     "ClassNames",
     "FeatureLayer",
     "ModelCard",
+    "OnnxBuilder",
     "UnknownModelError",
     "VariantBuilder",
     "card",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from udfs.roster._builtin import BUILT_IN, TorchBuilder
 from udfs.roster._errors import UnknownModelError
 from udfs.roster._keras_builtin import KERAS_BUILT_IN, KerasBuilder
+from udfs.roster._onnx_builder import OnnxBuilder
 from udfs.roster._text_builtin import TEXT_BUILT_IN, BertShape
 from udfs.roster._variant_builder import VariantBuilder
 
@@ -15,10 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["SAVED_BUILDERS", "add", "card", "is_shipped", "names", "unregister"]
 
-SAVED_BUILDERS: dict[str, type[TorchBuilder | KerasBuilder | BertShape | VariantBuilder]] = {
+SAVED_BUILDERS: dict[str, type[TorchBuilder | KerasBuilder | BertShape | OnnxBuilder | VariantBuilder]] = {
     "vista_spark.roster._builtin._Builder": TorchBuilder,
     "vista_spark.roster._keras_builtin._Builder": KerasBuilder,
     "vista_spark.roster._text_builtin.BertShape": BertShape,
+    "vista_spark.roster.OnnxBuilder": OnnxBuilder,
     "vista_spark.roster.VariantBuilder": VariantBuilder,
 }
 """Builders that a saved stage names instead of holding a copy of the network. The names are part of the format."""

@@ -37,6 +37,9 @@ WEIGHTS, TRAIN, VALID = "weights", "train", "valid"
 
 _TEACHER = "teacher.npy"
 
+# Images that show the range of activations; the range settles after some.
+_CALIBRATION_ROWS = 128
+
 
 @dataclass(frozen=True, slots=True)
 class BuildTask:
@@ -89,7 +92,11 @@ class BuildTask:
         preprocessing = self._resized(trained)
         valid = read_images(self.store, VALID, preprocessing)
         for recipe in recipes:
-            yield self._saved(recipe, network, structure, preprocessing, valid)
+            try:
+                yield self._saved(recipe, network, structure, preprocessing, valid)
+            except Exception as error:  # noqa: BLE001 - exporters raise anything
+                _LOG.warning("the variant %s cannot be built", recipe.name, exc_info=True)
+                yield {"name": recipe.name, "error": f"{type(error).__name__}: {error}"}
 
     def _trained(self, recipe: Recipe) -> tuple[nn.Module, Structure]:
         import torch
@@ -134,40 +141,46 @@ class BuildTask:
         import torch
         from torch.utils.flop_counter import FlopCounterMode
 
+        from udfs.variants.torch import store, to_onnx
         from udfs.variants.torch._training import scores
 
-        for step in recipe.steps:
-            if not step.is_trained:
-                network, changes = _apply(network, step, torch.zeros(2, *preprocessing.shape))
+        document: dict[str, Any] = {"name": recipe.name, "steps": [str(step) for step in recipe.steps]}
+        counted = network
+        for step in recipe.steps[len(recipe.trained.steps) :]:
+            if step.kind == "quantize":
+                network, changes = store(network, int(step.value))
                 structure += changes
+            else:
+                images = read_images(self.store, TRAIN, preprocessing)
+                sample = images.batch(np.arange(min(_CALIBRATION_ROWS, len(images))))
+                network = to_onnx(network, sample, int(step.value))
+                document["onnx"] = {"size": len(network[0].model), "outputs": self.classes}
         answers = scores(network, valid).argmax(1) if len(valid) else np.zeros(0)
         with FlopCounterMode(display=False) as flops, torch.inference_mode():
-            network(torch.zeros(1, *preprocessing.shape))
-        data, digest = self._bytes(network, preprocessing)
-        file = recipe.name + (".pt2" if self.as_program else ".safetensors")
-        self.store.write(data, WEIGHTS, file)
-        return {
-            "name": recipe.name,
-            "steps": [str(step) for step in recipe.steps],
-            "file": file,
+            counted(torch.zeros(1, *preprocessing.shape))  # other runtimes are not counted, but compute the same
+        as_program = self.as_program and "onnx" not in document
+        data, fingerprint = self._bytes(network, preprocessing, as_program=as_program)
+        document["file"] = recipe.name + (".pt2" if as_program else ".safetensors")
+        self.store.write(data, WEIGHTS, document["file"])
+        return document | {
             "hits": int((answers == valid.labels).sum()),
             "rows": len(valid),
             "skipped": valid.skipped,
             "gflop": flops.get_total_flops() / 1e9,
             "stored_bytes": len(data),
             "sha256": hashlib.sha256(data).hexdigest(),
-            "fingerprint": digest,
+            "fingerprint": fingerprint,
             "image_size": preprocessing.crop,
             "structure": asdict(structure),
         }
 
-    def _bytes(self, network: nn.Module, preprocessing: Preprocessing) -> tuple[bytes, str]:
+    def _bytes(self, network: nn.Module, preprocessing: Preprocessing, *, as_program: bool) -> tuple[bytes, str]:
         from safetensors.torch import save
 
         from udfs.handlers import framework
         from udfs.inference import NetworkFile, files_of_this_process
 
-        if not self.as_program:
+        if not as_program:
             # Tensors of a file do not share memory.
             return save({name: tensor.contiguous().clone() for name, tensor in network.state_dict().items()}), ""
         path = files_of_this_process() / "variant.pt2"
@@ -190,8 +203,6 @@ def _apply(network: nn.Module, step: Step, example: Any) -> tuple[nn.Module, Str
         return network, Structure()
     if step.kind == "factorize":
         return transformations.factorize(network, step.value)
-    if step.kind == "quantize":
-        return transformations.store(network, int(step.value))
     if step.kind == "narrow":
         return transformations.narrow(network, example, step.value)
     if step.kind == "shorten":

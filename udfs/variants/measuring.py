@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -142,6 +143,10 @@ def _warm_up() -> None:
     import torch
     from torch import nn
 
+    import udfs.variants.torch  # noqa: F401 - what variants of the roster are built by
+
+    with suppress(ImportError):
+        import onnxruntime  # noqa: F401 - variants without it do not need it
     layers = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU6(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2)
     with torch.inference_mode():
         nn.Sequential(*layers).eval()(torch.rand(1, 3, 32, 32))

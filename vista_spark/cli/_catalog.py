@@ -10,7 +10,7 @@ from pyspark.ml.feature import IndexToString
 from pyspark.sql import functions as F
 from rich.console import Console
 
-from optimizer.variants import Coarsen, Factorize, Narrow, Quantize, Resize, Shorten, Transformation, Tuning
+from optimizer.variants import Coarsen, Compile, Factorize, Narrow, Quantize, Resize, Shorten, Transformation, Tuning
 from udfs.cli import Json, Master, out_folder, print_json, refused_before_spark, with_options
 from udfs.driver import quoted
 from vista_spark.cli._options import (
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 __all__ = ["catalog_command"]
 
 _TRANSFORMATIONS: dict[str, Callable[..., Transformation]] = {
-    kind.kind: kind for kind in (Factorize, Quantize, Narrow, Resize, Shorten, Coarsen)
+    kind.kind: kind for kind in (Factorize, Quantize, Narrow, Resize, Shorten, Coarsen, Compile)
 }
-_WHOLE = {Quantize.kind, Resize.kind, Shorten.kind, Coarsen.kind}
+_WHOLE = {Quantize.kind, Resize.kind, Shorten.kind, Coarsen.kind, Compile.kind}
 _PICTURE = "catalog.png"
 _LABEL = "catalog_label"
 

@@ -10,12 +10,12 @@ from optimizer import __version__
 from optimizer.variants import Measurement, wilson_interval
 from udfs.inference import NetworkFile
 from udfs.names import check_name
-from udfs.roster import VariantBuilder
+from udfs.roster import OnnxBuilder, VariantBuilder
 from udfs.store import Store
 from udfs.variants import WEIGHTS, Structure
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.network import read_preprocessing
-from vista_spark.roster import ModelCard
+from vista_spark.roster import FeatureLayer, ModelCard
 from vista_spark.variants._catalog import Catalog, CatalogVariant
 from vista_spark.variants._copy import DOCUMENT
 
@@ -70,6 +70,9 @@ def card_from(document: Mapping[str, Any], entry: Mapping[str, Any], store: Stor
         preprocessing = preprocessing.with_size(size)
     name = f"{document['network']}-{entry['name']}"
     file = store.url(WEIGHTS, check_name(entry["file"], "a file of a catalog")).removeprefix("file://")
+    if "onnx" in entry:
+        builder: Any = OnnxBuilder(**entry["onnx"])
+        return ModelCard(name, builder, preprocessing, (FeatureLayer("scores", "0"),), weights=file)
     if document["is_program"]:
         program = NetworkFile("torch", entry["fingerprint"], file, inputs=preprocessing.inputs)
         return ModelCard(name, program, preprocessing)

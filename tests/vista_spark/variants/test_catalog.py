@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,17 @@ from optimizer.approximate import Budget, Problem, Trace, simulate
 from udfs.images import Preprocessing
 from vista_spark import Cascade, roster
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError, LabelError
-from vista_spark.variants import Catalog, Factorize, Narrow, Quantize, Resize, Tuning, build_catalog, read_catalog
+from vista_spark.variants import (
+    Catalog,
+    Compile,
+    Factorize,
+    Narrow,
+    Quantize,
+    Resize,
+    Tuning,
+    build_catalog,
+    read_catalog,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,12 +63,14 @@ def build(table: DataFrame, model: Any = "squeezenet1_1", **changed: Any) -> Cat
 @pytest.fixture(scope="module")
 def catalog(table: DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     path = tmp_path_factory.mktemp("catalogs") / "photos"
-    return build(table, path=path, apply=[Quantize(8), Factorize(0.25), Resize(32)], depth=1, task="photos")
+    return build(table, path=path, apply=[Quantize(8), Factorize(0.25), Resize(32), Compile(8)], depth=1, task="photos")
 
 
 def test_each_variant_is_built_and_measured(catalog: Catalog) -> None:
     names = {variant.name for variant in catalog}
-    assert names == {"full", "8bit", "32px", "32px-8bit", "rank0.25", "rank0.25-8bit"}
+    trained = ("", "32px", "rank0.25")
+    suffixes = ("", "8bit", "onnx-int8")
+    assert names == {"-".join(filter(None, parts)) or "full" for parts in itertools.product(trained, suffixes)}
     assert not catalog.failures
     full = catalog.full.measurement
     assert catalog.classes == ("china", "flower")
@@ -76,7 +89,7 @@ def test_each_variant_is_built_and_measured(catalog: Catalog) -> None:
 
 def test_stages_compute_the_accuracy_that_was_recorded(catalog: Catalog, table: DataFrame) -> None:
     valid = table.where("id % 4 > 1 and id < 90").repartition(1)
-    for name in ("full", "32px", "rank0.25-8bit"):
+    for name in ("full", "32px", "rank0.25-8bit", "onnx-int8"):
         rows = catalog[name].featurizer(inputCol="photo").transform(valid).collect()
         hits = sum(catalog.classes[int(np.argmax(row["scores"]))] == row["kind"] for row in rows)
         assert hits / len(rows) == pytest.approx(catalog[name].measurement.accuracy)
@@ -84,7 +97,8 @@ def test_stages_compute_the_accuracy_that_was_recorded(catalog: Catalog, table: 
 
 def test_variants_are_members_of_a_cascade_and_tasks_of_a_schedule(catalog: Catalog, table: DataFrame) -> None:
     members = [catalog[name].featurizer(inputCol="photo") for name in ("full", "32px")]
-    cascade = Cascade(oracle=members[0], proxies=members[1:], target=0.9)
+    # Stated costs: a measured one could be that of a slow moment.
+    cascade = Cascade(oracle=members[0], proxies=members[1:], target=0.9, costs=[1.0, 10.0])
     rows = cascade.fit(table).transform(table.where("id < 40")).collect()
     assert {row["prediction"] for row in rows} <= {0.0, 1.0}
     task = catalog.scheduled_task(sent_bytes=1000)
@@ -100,7 +114,7 @@ def test_a_catalog_is_saved_and_read(catalog: Catalog, spark: SparkSession, tmp_
     copy = read_catalog(tmp_path / "copy")
     assert [variant.measurement for variant in copy] == [variant.measurement for variant in catalog]
     image = torch.rand(1, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(0))
-    for name in ("full", "8bit", "rank0.25"):
+    for name in ("full", "8bit", "rank0.25", "onnx-int8"):
         assert torch.equal(roster.load(copy[name].model)(image), roster.load(catalog[name].model)(image))
     with pytest.raises(InvalidArgumentError, match="new or empty folder"):
         catalog.save(tmp_path / "copy")
@@ -115,7 +129,7 @@ def test_a_catalog_is_saved_and_read(catalog: Catalog, spark: SparkSession, tmp_
 def test_pictures_tables_and_words(catalog: Catalog) -> None:
     assert catalog.plot("memory", "latency", "storage").axes[0].get_ylabel() == "accuracy"
     assert next(iter(catalog.to_pandas()["name"])) == "full"
-    assert "6 variants of photos, 20 validation rows" in catalog.explain()
+    assert "9 variants of photos, 20 validation rows" in catalog.explain()
     front = catalog.pareto("storage")
     assert [variant.measurement.stored_bytes for variant in front] == sorted(
         variant.measurement.stored_bytes for variant in front
@@ -179,11 +193,14 @@ def test_a_users_network_keeps_its_head(table: DataFrame, tmp_path: Path) -> Non
     torch.manual_seed(0)
     network = Residual().eval()
     card = roster.of(network, preprocessing=Preprocessing(crop=SIZE))
-    made = build(table, card, apply=[Narrow(0.5), Quantize(16)], image_size=None, path=tmp_path / "mine")
-    assert {variant.name for variant in made} == {"full", "16bit", "width0.5", "width0.5-16bit"}
+    made = build(table, card, apply=[Narrow(0.5), Quantize(16), Compile(32)], image_size=None, path=tmp_path / "mine")
+    assert {variant.name for variant in made} == {
+        *("full", "16bit", "onnx", "width0.5", "width0.5-16bit", "width0.5-onnx")
+    }
     image = torch.rand(2, 3, SIZE, SIZE)
     again = read_catalog(tmp_path / "mine")
-    torch.testing.assert_close(roster.load(again.full.model)(image), network(image))
+    for name in ("full", "onnx"):
+        torch.testing.assert_close(roster.load(again[name].model)(image), network(image))
     assert again["width0.5"].measurement.gflop < made.full.measurement.gflop
 
 

@@ -9,7 +9,19 @@ from udfs.variants.torch._coarsen import coarsen
 from udfs.variants.torch._factorize import factorize
 from udfs.variants.torch._head import replace_head
 from udfs.variants.torch._narrow import narrow
+from udfs.variants.torch._onnx_export import to_onnx
+from udfs.variants.torch._onnx_layer import OnnxLayer
 from udfs.variants.torch._shorten import shorten
 from udfs.variants.torch._storage import store
 
-__all__ = ["apply_structure", "coarsen", "factorize", "narrow", "replace_head", "shorten", "store"]
+__all__ = [
+    "OnnxLayer",
+    "apply_structure",
+    "coarsen",
+    "factorize",
+    "narrow",
+    "replace_head",
+    "shorten",
+    "store",
+    "to_onnx",
+]
