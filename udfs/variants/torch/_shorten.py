@@ -24,8 +24,8 @@ def shorten(module: nn.Module, example: torch.Tensor, blocks: int) -> tuple[nn.M
     """Remove the blocks whose absence changes the network's output least.
 
     A block is a module that reads and returns one tensor of the same shape, such as a residual block; if there are
-    none, a linear layer or convolution with as many outputs as inputs. Blocks are removed step by step; the change is measured on the example.
-    The layer of the class outputs stays.
+    none, a linear layer or convolution with as many outputs as inputs. Blocks are removed step by step; the change is
+    measured on the example. The last linear layer or convolution stays.
 
     Parameters
     ----------
