@@ -6,14 +6,14 @@ import hashlib
 import io
 import json
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from optimizer.variants import FULL
-from udfs.variants._labelled_images import read_images
+from udfs.variants._labelled_images import LabelledImages, read_images
 from udfs.variants._structure import Structure
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class BuildTask:
                 images = read_images(self.store, TRAIN, preprocessing)
                 sample = images.batch(np.arange(min(_CALIBRATION_ROWS, len(images))))
                 network = to_onnx(network, sample, int(step.value))
-                document["onnx"] = {"size": len(network[0].model), "outputs": self.classes}
+                document["onnx"] = {"size": network[0].get_buffer("model").numel(), "outputs": self.classes}
         answers = scores(network, valid).argmax(1) if len(valid) else np.zeros(0)
         with FlopCounterMode(display=False) as flops, torch.inference_mode():
             counted(torch.zeros(1, *preprocessing.shape))  # other runtimes are not counted, but compute the same
@@ -217,8 +217,6 @@ def _trainable(network: nn.Module) -> nn.Module:
     return copy.deepcopy(network)
 
 
-def _first(images: Any) -> Any:
-    from dataclasses import replace
-
-    one = None if images.decoded is None else images.decoded[:1]
-    return replace(images, labels=images.labels[:1], decoded=one)
+def _first(images: LabelledImages) -> LabelledImages:
+    decoded = None if images.decoded is None else images.decoded[:1]
+    return replace(images, labels=images.labels[:1], decoded=decoded)

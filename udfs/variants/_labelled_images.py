@@ -70,7 +70,8 @@ def read_images(store: Store, part: str, preprocessing: Preprocessing) -> Labell
     labels = table.column(LABEL).to_numpy().astype(np.int64)
     feed = ImageFeed(IMAGE, IMAGE, preprocessing)
     keep = len(column) * int(np.prod(preprocessing.shape)) * 4 <= _DECODED_BYTES
-    pieces, good = [], []
+    pieces: list[NDArray[np.float32]] = []
+    good: list[bool] = []
     for start in range(0, len(column), _ROWS):
         array, reasons = feed.read(column.slice(start, _ROWS))
         good.extend(reason is None for reason in reasons)

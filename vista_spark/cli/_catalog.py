@@ -55,7 +55,7 @@ def _transformation(text: str) -> Transformation:
         numbers = [int(value) if kind in _WHOLE else float(value) for value in values.split(",") if value]
         return _TRANSFORMATIONS[kind](*numbers)
     except ValueError as error:
-        raise typer.BadParameter(f"{text}: {error}") from error
+        raise typer.BadParameter(f"{error} (in {text!r})") from error
 
 
 @with_options(source=SOURCE)

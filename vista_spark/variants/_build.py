@@ -183,7 +183,7 @@ class _Base:
         for recipe in recipes:
             groups.setdefault(recipe.trained, []).append(recipe)
         full = recipes[0]
-        items = [(full,)]
+        items: list[tuple[Recipe, ...]] = [(full,)]
         items += [tuple(recipe for recipe in group if recipe is not full) for group in groups.values()]
         task = BuildTask(
             base=self.net.shipped(spark).source.build,

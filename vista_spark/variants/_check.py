@@ -24,9 +24,9 @@ def check_costs(spark: SparkSession, variants: Sequence[CatalogVariant]) -> pd.D
     """Measure variants again in a task; return recorded and measured values, a row per variant and cost."""
     sizes = tuple(variants[0].measurement.run_seconds)
     task = CostsTask(tuple(variant.model for variant in variants), sizes)
-    found = spark.range(0, 1, 1, 1).mapInArrow(task, from_arrow_schema(COSTS)).collect()
+    answers = spark.range(0, 1, 1, 1).mapInArrow(task, from_arrow_schema(COSTS)).collect()
     rows = []
-    for variant, row in zip(variants, found, strict=True):
+    for variant, row in zip(variants, answers, strict=True):
         costs, recorded = json.loads(row[0]), variant.measurement
         pairs = {
             "resident_bytes": (recorded.resident_bytes, costs["resident_bytes"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
@@ -116,4 +116,4 @@ def only_preprocessing(net: Network) -> Preprocessing:
             f"model must be a torch network that reads one image, got {card.name!r}, a {card.framework} network of "
             f"{len(parts)} {card.kind}s."
         )
-    return parts[0]
+    return cast("Preprocessing", parts[0])

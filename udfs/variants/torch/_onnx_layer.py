@@ -51,7 +51,7 @@ def _shape(x: torch.Tensor, _: torch.Tensor, outputs: int) -> torch.Tensor:
 
 
 # Operators of `torch.library.custom_op` import torch._dynamo with their first call: a second and 70 MB.
-_LIBRARY = torch.library.Library("cerebro_spark", "FRAGMENT")
+_LIBRARY: Any = torch.library.Library("cerebro_spark", "FRAGMENT")  # type: ignore[no-untyped-call]
 _LIBRARY.define("run_onnx(Tensor x, Tensor model, int outputs) -> Tensor")
 _LIBRARY.impl("run_onnx", _run, "CPU")
 _LIBRARY.impl("run_onnx", _shape, "Meta")
@@ -60,7 +60,7 @@ _LIBRARY.impl("run_onnx", _shape, "Meta")
 def _session(model: Tensor) -> Any:
     import onnxruntime  # half a second
 
-    content = memoryview(model.numpy())
+    content = memoryview(model.numpy().data)
     # The address alone is not enough: another network may get the memory of one that is gone.
     key = f"{model.data_ptr()} {hashlib.blake2b(content[-4096:], digest_size=16).hexdigest()} {len(content)}"
     if key not in _sessions:

@@ -70,7 +70,7 @@ def train_head(network: nn.Module, images: LabelledImages) -> None:
         value.backward()  # type: ignore[no-untyped-call]
         return value
 
-    optimizer.step(loss)  # type: ignore[arg-type]
+    optimizer.step(loss)  # type: ignore[no-untyped-call]
     with torch.no_grad():
         scaled = linear.weight / scale
         weight.copy_(scaled.reshape(weight.shape))
@@ -78,7 +78,7 @@ def train_head(network: nn.Module, images: LabelledImages) -> None:
             cast("nn.Parameter", head.bias).copy_(linear.bias - scaled @ mean)
 
 
-def fine_tune(network: nn.Module, images: LabelledImages, teacher: NDArray[np.float32] | None, tuning: Tuning) -> None:
+def fine_tune(network: nn.Module, images: LabelledImages, teacher: NDArray[np.float32], tuning: Tuning) -> None:
     """Train a network in place, with the labels and the scores of a teacher of shape (rows, classes)."""
     generator = np.random.default_rng(tuning.seed)
     torch.manual_seed(tuning.seed)
