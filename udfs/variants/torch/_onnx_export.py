@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import warnings
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["to_onnx"]
 
 _OPSET = 17
+_BATCH = 8
 
 
 def to_onnx(module: nn.Module, images: NDArray[np.float32], bits: int) -> nn.Sequential:
@@ -71,13 +73,21 @@ def to_onnx(module: nn.Module, images: NDArray[np.float32], bits: int) -> nn.Seq
 
 
 def _quantized(exported: Path, images: NDArray[np.float32]) -> bytes:
+    paths = sys.path.copy()
+    try:
+        return _statically_quantized(exported, images)
+    finally:
+        sys.path[:] = paths  # onnxruntime.transformers adds a folder with a module `optimizer`, which hides our package
+
+
+def _statically_quantized(exported: Path, images: NDArray[np.float32]) -> bytes:
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]  # untyped
         def __init__(self) -> None:
             self._batches: Iterator[dict[str, Any]] = (
-                {"x": images[start : start + 8]} for start in range(0, len(images), 8)
+                {"x": images[start : start + _BATCH]} for start in range(0, len(images), _BATCH)
             )
 
         def get_next(self) -> dict[str, Any] | None:

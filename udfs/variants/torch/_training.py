@@ -46,7 +46,8 @@ def scores(network: nn.Module, images: LabelledImages) -> NDArray[np.float32]:
 def train_head(network: nn.Module, images: LabelledImages) -> None:
     """Train the layer that computes the class outputs, in place: a logistic regression on what it reads.
 
-    Rows with a large norm do not dominate: what the layer reads is standardised while it is trained.
+    All features are divided by one number. A number per feature would give a feature that is almost constant on the
+    training images a weight of thousands, which no variant could round or learn.
     """
     head = network.get_submodule(head_path(network))
     inputs: list[torch.Tensor] = []
@@ -55,7 +56,8 @@ def train_head(network: nn.Module, images: LabelledImages) -> None:
     hook.remove()
     read = torch.cat(inputs)
     features = read.flatten(2).mean(2) if read.dim() > 2 else read
-    mean, scale = features.mean(0), features.std(0, correction=0).clamp_min(1e-6)
+    mean = features.mean(0)
+    scale = (features - mean).std().clamp_min(1e-6)
     features = (features - mean) / scale
     labels = torch.from_numpy(images.labels)
     weight = cast("nn.Parameter", head.weight)
