@@ -41,6 +41,8 @@ def draw_catalog(task: str, measurements: Sequence[Measurement], measures: Seque
 
 
 def _draw(axes: Axes, measurements: Sequence[Measurement], measure: str) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator  # as above
+
     text, unit = _UNITS[measure]
 
     def cost(entry: Measurement) -> float:
@@ -57,5 +59,8 @@ def _draw(axes: Axes, measurements: Sequence[Measurement], measure: str) -> None
                 entry.name, (cost(entry), entry.accuracy), xytext=(3, -9), textcoords="offset points", fontsize=7
             )
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel(text)
     axes.legend(loc="lower right")

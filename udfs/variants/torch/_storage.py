@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from optimizer.errors import InvalidArgumentError
 from udfs.variants._structure import LayerChange, Structure
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["store", "stored_layer"]
 
 _LARGEST = 127
+
+# Largest dequantised part of a linear layer. Parts are operators of the traced network, so they are not smaller.
+_PART_BYTES = 1 << 24
 
 
 class _Stored:
@@ -36,7 +40,17 @@ class _Stored:
 
 
 class StoredLinear(_Stored, nn.Linear):  # type: ignore[override]  # torch has an attribute
-    """Linear layer with a stored weight."""
+    """Linear layer with a stored weight, which is dequantised in parts: a whole one may have hundreds of megabytes."""
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
+        """Map ``(..., inputs)`` to ``(..., outputs)``."""
+        rows = max(1, _PART_BYTES // (4 * self.in_features))
+        parts = [
+            functional.linear(input, self.stored[start : start + rows] * self.scale[start : start + rows])
+            for start in range(0, self.out_features, rows)
+        ]
+        result = parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+        return result if self.bias is None else result + self.bias
 
 
 class StoredConv1d(_Stored, nn.Conv1d):  # type: ignore[override]  # torch has an attribute
