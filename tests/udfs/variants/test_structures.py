@@ -15,7 +15,8 @@ from torch import nn
 
 from optimizer.errors import InvalidArgumentError, UnknownLayerError
 from udfs.handlers import framework
-from udfs.roster import ModelCard, VariantBuilder, card, load, of
+from udfs.images import Preprocessing
+from udfs.roster import ModelCard, VariantBuilder, load, of
 from udfs.variants import LayerChange, Structure
 from udfs.variants.torch import apply_structure, factorize, replace_head, store
 from udfs.weights import fit_state_dict
@@ -91,6 +92,22 @@ def test_convolutions_of_low_rank_are_factored_without_error(options: dict[str, 
         assert torch.equal(restored(fresh, made, structure)(x), made(x))
 
 
+def test_an_example_makes_the_error_of_the_outputs_least() -> None:
+    torch.manual_seed(0)
+    base = nn.Sequential(nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Conv2d(8, 12, 3), nn.Flatten(), nn.Linear(12, 3))
+    x = torch.randn(64, 4, 5, 5) * torch.tensor([1, 10, 0.1, 1]).reshape(1, 4, 1, 1)
+    made, structure = factorize(base, 0.25, x)
+    assert [(change.path, change.sizes) for change in structure.changes] == [("0", (2,)), ("2", (3,)), ("4", (1,))]
+    with torch.no_grad():
+        inputs = nn.functional.unfold(x, 3).movedim(1, 2).flatten(0, 1).double().numpy()
+        weight = base[0].weight.flatten(1).double().numpy()
+        pair = (made[0][1].weight.flatten(1) @ made[0][0].weight.flatten(1)).double().numpy()
+        assert torch.equal(made[0][1].bias, base[0].bias)
+    u, s, v = np.linalg.svd(inputs @ weight.T, full_matrices=False)
+    best = np.linalg.norm((u[:, :2] * s[:2]) @ v[:2] - inputs @ weight.T)
+    np.testing.assert_allclose(np.linalg.norm(inputs @ (pair - weight).T), best, rtol=1e-4)
+
+
 def test_layers_stay_where_a_pair_has_no_fewer_weights() -> None:
     base = nn.Sequential(nn.Linear(8, 8), nn.Conv2d(8, 8, 3, groups=8), nn.Linear(64, 64))
     made, structure = factorize(base, 0.5)  # 64 weights in each form
@@ -144,7 +161,7 @@ def test_a_variant_of_the_roster_is_restored_by_its_card(tmp_path: Path) -> None
         ModelCard(
             name="variant",
             builder=builder,
-            preprocessing=card("squeezenet1_1").preprocessing,
+            preprocessing=Preprocessing(crop=64, resize=72),
             weights=str(tmp_path / "variant.safetensors"),
         )
     )
@@ -157,7 +174,7 @@ def test_a_variant_of_the_roster_is_restored_by_its_card(tmp_path: Path) -> None
     assert sum(layer.param_bytes for layer in graph.layers) == sum(tensor.nbytes for tensor in tensors.values())
     full = backend.trace(base.eval(), entry.preprocessing.inputs).graph
     assert sum(layer.flops for layer in graph.layers) < sum(layer.flops for layer in full.layers)
-    records = np.random.default_rng(0).normal(size=(2, 3, 224, 224)).astype("float32")
+    records = np.random.default_rng(0).normal(size=(2, 3, 64, 64)).astype("float32")
     exported = torch.export.export(network, (torch.from_numpy(records),)).module()
     torch.testing.assert_close(exported(torch.from_numpy(records)), network(torch.from_numpy(records)))
 

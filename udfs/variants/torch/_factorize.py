@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,6 +12,7 @@ from optimizer.errors import InvalidArgumentError
 from udfs.variants._structure import LayerChange, Structure
 from udfs.variants.torch._factored_layers import factored_layer, is_factorable
 from udfs.variants.torch._layers import plain_layers, replace_module
+from udfs.variants.torch._runs import output_of
 
 __all__ = ["factorize"]
 
@@ -18,7 +20,7 @@ __all__ = ["factorize"]
 _ROUNDING = 1e-10
 
 
-def factorize(module: nn.Module, keep: float) -> tuple[nn.Module, Structure]:
+def factorize(module: nn.Module, keep: float, example: torch.Tensor | None = None) -> tuple[nn.Module, Structure]:
     """Replace linear layers and convolutions by pairs of smaller ones.
 
     A weight of ``m`` outputs and ``n`` inputs becomes the product of ``m x k`` and ``k x n`` with the least squared
@@ -32,6 +34,9 @@ def factorize(module: nn.Module, keep: float) -> tuple[nn.Module, Structure]:
         Trained network, which is not changed.
     keep : float
         Share of the rank to keep, above 0 and up to 1; MCDNN uses 1/2 to 1/8.
+    example : torch.Tensor, optional
+        Batch of real records, shape ``(records, channels, ...)``. With them the squared error of each layer's outputs
+        is the least, instead of that of its weights, and convolutions get a 1x1 convolution.
 
     Returns
     -------
@@ -48,7 +53,9 @@ def factorize(module: nn.Module, keep: float) -> tuple[nn.Module, Structure]:
     Notes
     -----
     Kim et al., *Compression of deep convolutional neural networks for fast and low power mobile applications*, ICLR
-    2016; Jaderberg et al., *Speeding up convolutional neural networks with low rank expansions*, BMVC 2014 (scheme 2).
+    2016; Zhang et al., *Accelerating very deep convolutional networks for classification and detection*, TPAMI 2016,
+    section 3.1, for outputs; Jaderberg et al., *Speeding up convolutional neural networks with low rank expansions*,
+    BMVC 2014, scheme 2, for a vertical and a horizontal convolution.
 
     Examples
     --------
@@ -58,45 +65,45 @@ def factorize(module: nn.Module, keep: float) -> tuple[nn.Module, Structure]:
     """
     if not 0 < keep <= 1:
         raise InvalidArgumentError(f"keep must be above 0 and at most 1, got {keep}.")
+    responses = {} if example is None else _responses(module, example)
     made, changes = copy.deepcopy(module), []
     for path, layer in plain_layers(made, nn.Linear, nn.Conv2d):
         if not is_factorable(layer):
             continue
-        factored = _factored(path, layer, keep)
+        factored = _factored(path, layer, keep, responses.get(path))
         if factored is not None:
             changes.append(factored[0])
             made = replace_module(made, layer, factored[1])
     return made, Structure(tuple(changes))
 
 
-def _factored(path: str, layer: nn.Module, keep: float) -> tuple[LayerChange, nn.Module] | None:
+def _factored(
+    path: str, layer: nn.Module, keep: float, responses: torch.Tensor | None
+) -> tuple[LayerChange, nn.Module] | None:
     """Choose the pair with fewest weights; ``None`` if the layer has fewer."""
-    weight = layer.weight
-    assert isinstance(weight, torch.Tensor)  # of a linear layer or a convolution
+    weight = layer.get_parameter("weight")
     matrix = weight.detach().double().flatten(1)
     if not bool(matrix.isfinite().all()):
         raise InvalidArgumentError(f"module must have finite weights, got others in layer {path!r}.")
     rank = max(1, round(keep * min(matrix.shape)))
-    energies, basis = _components(matrix)
-    change = LayerChange(path, "bottleneck", (rank,))
-    count = rank * sum(matrix.shape)
-    if weight.dim() == 4 and min(weight.shape[2:]) > 1:
-        across = weight.detach().double().permute(1, 2, 0, 3).flatten(2).flatten(0, 1)
-        energies_across, basis_across = _components(across)
-        lost = energies[rank:].sum() + _ROUNDING * energies.sum()
-        tail = energies_across.flip(0).cumsum(0).flip(0)
-        enough = max(1, int((tail > lost).sum()))
-        if enough * sum(across.shape) < count:
-            change, count = LayerChange(path, "separable", (enough,)), enough * sum(across.shape)
-            matrix, energies, basis = across, energies_across, basis_across
+    change, count = LayerChange(path, "bottleneck", (rank,)), rank * sum(matrix.shape)
+    if responses is not None:
+        left = torch.linalg.eigh(responses)[1].flip(1)[:, :rank]
+        left, right = _balanced(left, left.T @ matrix)
+    else:
+        energies, left, right = _decomposed(matrix, rank)
+        if weight.dim() == 4 and min(weight.shape[2:]) > 1:
+            lost = energies[rank:].sum() + _ROUNDING * energies.sum()
+            across = weight.detach().double().permute(1, 2, 0, 3).flatten(2).flatten(0, 1)
+            rank = int((_decomposed(across, 1)[0].flip(0).cumsum(0) > lost).sum())
+            if 0 < rank * sum(across.shape) < count:
+                change, count = LayerChange(path, "separable", (rank,)), rank * sum(across.shape)
+                _, right, left = _decomposed(across, rank)
+                left, right = left.reshape(rank, weight.shape[0], weight.shape[3]).transpose(0, 1), right.T
     if count >= weight.numel():
         return None
     pair = factored_layer(layer, change, "meta")
     assert pair is not None  # the layer is factorable
-    (rank,) = change.sizes
-    left, right = _product(matrix, energies[:rank], basis[:, :rank])
-    if change.kind == "separable":
-        left, right = right.reshape(rank, weight.shape[0], weight.shape[3]).transpose(0, 1), left.T
     for inner, values in zip(pair, (right, left), strict=True):
         shaped = values.reshape(inner.get_parameter("weight").shape).to(weight.dtype).contiguous()
         inner.weight = nn.Parameter(shaped, requires_grad=weight.requires_grad)
@@ -104,16 +111,36 @@ def _factored(path: str, layer: nn.Module, keep: float) -> tuple[LayerChange, nn
     return change, pair.train(layer.training)
 
 
-def _components(matrix: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the squared singular values, largest first, and the singular vectors of the shorter side."""
-    short = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
-    energies, basis = torch.linalg.eigh(short @ short.T)
-    return energies.flip(0).clamp_min(0), basis.flip(1)
+def _decomposed(matrix: torch.Tensor, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the squared singular values, largest first, and two factors of the best approximation of a rank."""
+    if matrix.shape[0] > matrix.shape[1]:
+        energies, left, right = _decomposed(matrix.T, rank)
+        return energies, right.T, left.T
+    energies, basis = torch.linalg.eigh(matrix @ matrix.T)
+    left = basis.flip(1)[:, :rank]
+    return energies.flip(0).clamp_min(0), *_balanced(left, left.T @ matrix)
 
 
-def _product(matrix: torch.Tensor, energies: torch.Tensor, basis: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Project a matrix on singular vectors of its shorter side, as a product of two factors of equal norm."""
-    scale = energies.clamp_min(torch.finfo(energies.dtype).tiny) ** 0.25
-    if matrix.shape[0] <= matrix.shape[1]:
-        return basis * scale, (basis / scale).T @ matrix
-    return matrix @ (basis / scale), (basis * scale).T
+def _balanced(left: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scale the parts of a product to equal norms, so that both learn at the same rate when they are trained."""
+    tiny = torch.finfo(right.dtype).tiny
+    scale = (right.norm(dim=1).clamp_min(tiny) / left.norm(dim=0).clamp_min(tiny)).sqrt()
+    return left * scale, right / scale[:, None]
+
+
+def _responses(module: nn.Module, example: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Sum the products of the outputs, without biases, of layers that can be factored, over records and places."""
+    probe, sums = copy.deepcopy(module).eval(), dict[str, torch.Tensor]()
+
+    def hook(path: str) -> Any:
+        def add(layer: Any, _inputs: object, output: torch.Tensor) -> None:
+            rows = (output if isinstance(layer, nn.Linear) else output.movedim(1, -1)).flatten(0, -2).double()
+            rows = rows if layer.bias is None else rows - layer.bias.double()
+            sums[path] = sums.get(path, 0) + rows.T @ rows
+
+        return add
+
+    for path, layer in plain_layers(probe, nn.Linear, nn.Conv2d):
+        layer.register_forward_hook(hook(path))
+    output_of(probe, example)
+    return sums
