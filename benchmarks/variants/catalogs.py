@@ -30,13 +30,14 @@ from benchmarks.harness.report import Report, load_average
 from benchmarks.harness.weights import found_weights
 from udfs.images import decode
 from vista_spark import roster, session
-from vista_spark.variants import Factorize, Narrow, Quantize, Resize, Tuning, build_catalog
+from vista_spark.variants import Compile, Factorize, Narrow, Quantize, Resize, Shorten, Tuning, build_catalog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from optimizer.variants import Transformation
     from vista_spark.variants import Catalog, CatalogVariant
 
 _SCHEMA = "label string, image binary"
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         weights=weights,
         train=train,
         valid=valid,
-        apply=[Resize(3 * options.size // 4), Factorize(0.25, 0.125), Narrow(0.75), Quantize(16, 8)],
+        apply=[Factorize(0.25, 0.125), Quantize(16, 8)] if options.vgg16 else _small(options.size),
         image_size=options.size,
         path=options.path,
         tuning=Tuning(epochs=options.epochs),
@@ -84,6 +85,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _tables(report, catalog)
     _ratios(report, catalog)
     report.show(as_json=options.json)
+
+
+def _small(size: int) -> list[Transformation]:
+    return [Resize(3 * size // 4), Shorten(1), Narrow(0.75), Factorize(0.75), Quantize(16, 8), Compile(32, 8)]
 
 
 def _vgg16(onnx: Path, train: DataFrame, size: int) -> str:

@@ -24,7 +24,7 @@ class Tuning:
     batch_size : int
         Rows per step. Default 16.
     learning_rate : float
-        Largest learning rate. Default 3e-4.
+        Largest learning rate. Default 1e-4.
     distillation : float
         Weight of the original network's scores, from 0 to 1. Default 0.5.
     temperature : float
@@ -40,7 +40,7 @@ class Tuning:
 
     epochs: int = 3
     batch_size: int = 16
-    learning_rate: float = 3e-4
+    learning_rate: float = 1e-4
     distillation: float = 0.5
     temperature: float = 2.0
     seed: int = 0

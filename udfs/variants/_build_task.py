@@ -37,7 +37,7 @@ WEIGHTS, TRAIN, VALID = "weights", "train", "valid"
 
 _TEACHER = "teacher.npy"
 
-# Images that show the range of activations; the range settles after some.
+# Images that show the range and the directions of activations, which settle after some.
 _CALIBRATION_ROWS = 128
 
 
@@ -102,7 +102,7 @@ class BuildTask:
         import torch
 
         from udfs.variants.torch import replace_head
-        from udfs.variants.torch._training import fine_tune, recalibrate, scores, train_head
+        from udfs.variants.torch._training import fine_tune, scores, train_head
 
         base = self.base()
         images = read_images(self.store, TRAIN, self._resized(recipe))
@@ -125,13 +125,13 @@ class BuildTask:
         weights = torch.load(io.BytesIO(self.store.read(TRAIN, "full.pt")), weights_only=True)
         base.load_state_dict(weights)
         network = base.eval().requires_grad_(False)
+        example = torch.from_numpy(images.batch(np.arange(min(_CALIBRATION_ROWS, len(images)))))
         for step in recipe.steps:
-            network, changes = _apply(network, step, torch.zeros(2, *self._resized(recipe).shape))
+            network, changes = _apply(network, step, example)
             structure += changes
         if recipe.steps:
             teacher = np.load(io.BytesIO(self.store.read(TRAIN, _TEACHER)))
             network = _trainable(network)
-            recalibrate(network, images)
             fine_tune(network, images, teacher, self.tuning)
         return network, structure
 
@@ -202,7 +202,7 @@ def _apply(network: nn.Module, step: Step, example: Any) -> tuple[nn.Module, Str
     if step.kind == "resize":
         return network, Structure()
     if step.kind == "factorize":
-        return transformations.factorize(network, step.value)
+        return transformations.factorize(network, step.value, example)
     if step.kind == "narrow":
         return transformations.narrow(network, example, step.value)
     if step.kind == "shorten":

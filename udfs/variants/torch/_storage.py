@@ -21,7 +21,7 @@ __all__ = ["store", "stored_layer"]
 _LARGEST = 127
 
 # Largest dequantised part of a linear layer. Parts are operators of the traced network, so they are not smaller.
-_PART_BYTES = 1 << 24
+_PART_BYTES = 1 << 22
 
 
 class _Stored:

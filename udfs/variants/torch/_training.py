@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from optimizer.variants import Tuning
     from udfs.variants._labelled_images import LabelledImages
 
-__all__ = ["fine_tune", "recalibrate", "scores", "train_head"]
+__all__ = ["fine_tune", "scores", "train_head"]
 
 _BATCH = 32
 # A head is a convex problem of a few thousand weights: L-BFGS ends before this.
@@ -26,9 +26,6 @@ _HEAD_STEPS = 100
 _HEAD_PENALTY = 1e-3
 
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-_MOMENTUM = 0.1
-_CALIBRATION_ROWS = 512
-_LEAST_ROWS = 2
 _ROWS_FOR_NORMS = 2_000
 
 
@@ -105,25 +102,6 @@ def fine_tune(network: nn.Module, images: LabelledImages, teacher: NDArray[np.fl
             optimizer.step()
             schedule.step()
     network.eval().requires_grad_(False)
-
-
-def recalibrate(network: nn.Module, images: LabelledImages) -> None:
-    """Estimate the statistics of batch norms anew, in place: those of the original network do not fit a changed one."""
-    norms = [module for module in network.modules() if isinstance(module, _NORMS) and module.track_running_stats]
-    if not norms or len(images) < _LEAST_ROWS:
-        return
-    network.eval()
-    for norm in norms:
-        norm.reset_running_stats()
-        norm.momentum = None  # the mean over all batches
-        norm.train()
-    rows = np.random.default_rng(0).permutation(len(images))[:_CALIBRATION_ROWS]
-    with torch.no_grad():
-        for part in np.array_split(rows, math.ceil(len(rows) / _BATCH)):
-            network(torch.from_numpy(images.batch(part)))
-    for norm in norms:
-        norm.momentum = _MOMENTUM
-    network.eval()
 
 
 def _train_mode(network: nn.Module, rows: int) -> None:
