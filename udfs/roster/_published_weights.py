@@ -74,5 +74,9 @@ UNPUBLISHED = {
         "it comes from a hub, with its tokenizer: roster.from_pretrained('sentence-transformers/all-MiniLM-L6-v2'), "
         "or --model sentence-transformers/all-MiniLM-L6-v2"
     ),
+    **{
+        f"compact_{name}": "its authors published no weights: train it, and name the file of its state dict as weights"
+        for name in ("o1", "o2", "s1", "s2", "f1", "f2")
+    },
 }
 """Networks of the roster that none are fetched for, and what to do instead."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from udfs.roster._builtin import BUILT_IN, TorchBuilder
+from udfs.roster._builtin import TorchBuilder
+from udfs.roster._compact_builtin import TORCH_BUILT_IN
 from udfs.roster._errors import UnknownModelError
 from udfs.roster._keras_builtin import KERAS_BUILT_IN, KerasBuilder
 from udfs.roster._onnx_builder import OnnxBuilder
@@ -24,7 +25,7 @@ SAVED_BUILDERS: dict[str, type[TorchBuilder | KerasBuilder | BertShape | OnnxBui
     "vista_spark.roster.VariantBuilder": VariantBuilder,
 }
 """Builders that a saved stage names instead of holding a copy of the network. The names are part of the format."""
-_SHIPPED = BUILT_IN | KERAS_BUILT_IN | TEXT_BUILT_IN
+_SHIPPED = TORCH_BUILT_IN | KERAS_BUILT_IN | TEXT_BUILT_IN
 
 _registered: dict[str, ModelCard] = {}
 

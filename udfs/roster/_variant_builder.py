@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InvalidArgumentError
-from udfs.roster._builtin import BUILT_IN
+from udfs.roster._compact_builtin import TORCH_BUILT_IN
 from udfs.variants import Structure
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ class VariantBuilder:
     structure: Structure = field(default_factory=Structure)
 
     def __post_init__(self) -> None:
-        if self.base not in BUILT_IN:
-            raise InvalidArgumentError(f"base must be one of {', '.join(BUILT_IN)}, got {self.base!r}.")
+        if self.base not in TORCH_BUILT_IN:
+            raise InvalidArgumentError(f"base must be one of {', '.join(TORCH_BUILT_IN)}, got {self.base!r}.")
         if self.classes < 0:
             raise InvalidArgumentError(f"classes must be 0 or more, got {self.classes}.")
         structure: Any = self.structure
@@ -59,7 +59,7 @@ class VariantBuilder:
         """Build the network with random weights."""
         from udfs.variants.torch import apply_structure, replace_head  # imports torch
 
-        network: nn.Module = BUILT_IN[self.base].builder()
+        network: nn.Module = TORCH_BUILT_IN[self.base].builder()
         if self.classes:
             network, _ = replace_head(network, self.classes)
         return apply_structure(network, self.structure)

@@ -214,6 +214,7 @@ def test_the_tables_cover_the_roster() -> None:
     ours = tuple(
         name for name in roster.names() if roster.card(name).framework == "torch" and roster.card(name).kind == "image"
     )
+    ours = tuple(name for name in ours if not name.startswith("compact_"))  # tested beside
     assert ours == tuple(PARAMETERS) == tuple(KEYS) == tuple(SHAPES)
 
 
