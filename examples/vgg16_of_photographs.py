@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import csv
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -90,10 +90,10 @@ def train(head: nn.Module, features: torch.Tensor, labels: torch.Tensor, epochs:
     head.train()
     for epoch in range(epochs):
         losses = []
-        for batch in torch.randperm(len(labels)).split(_BATCH):
+        for batch in torch.split(torch.randperm(len(labels)), _BATCH):
             loss = functional.cross_entropy(head(features[batch]), labels[batch], label_smoothing=_SMOOTHING)
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             losses.append(loss.item())
         print(f"epoch {epoch + 1}: loss {np.mean(losses):.4f}", flush=True)
@@ -110,14 +110,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--test-fraction", type=float, default=0.3)
     options = parser.parse_args(arguments)
     torch.manual_seed(0)
-    preprocessing = roster.card("vgg16").preprocessing
+    preprocessing: Any = roster.card("vgg16").preprocessing
     network = roster.load("vgg16")
     layers = [module for module in network.features if isinstance(module, torch.nn.Conv2d)]
     for layer, (weight, bias) in zip(layers, convolutions(options.onnx, preprocessing), strict=True):
-        layer.weight.data, layer.bias.data = weight, bias
+        layer.weight.data = weight
+        layer.bias = torch.nn.Parameter(bias, requires_grad=False)
     images, labels = photographs(options.data, preprocessing)
     with torch.inference_mode():
-        pools = [network.avgpool(network.features(batch)).flatten(1) for batch in images.split(_BATCH)]
+        pools = [network.avgpool(network.features(batch)).flatten(1) for batch in torch.split(images, _BATCH)]
     features = torch.cat(pools).clone()
     order = torch.randperm(len(labels))
     held = round(options.test_fraction * len(labels))

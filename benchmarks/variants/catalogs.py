@@ -97,7 +97,8 @@ def _vgg16(onnx: Path, train: DataFrame, size: int) -> str:
     network = roster.load("vgg16")
     layers = [module for module in network.features if isinstance(module, torch.nn.Conv2d)]
     for layer, (weight, bias) in zip(layers, convolutions(onnx, preprocessing), strict=True):
-        layer.weight.data, layer.bias.data = weight, bias
+        layer.weight.data = weight
+        layer.bias = torch.nn.Parameter(bias, requires_grad=False)
     rows = train.collect()
     names = sorted({row["label"] for row in rows})
     labels = torch.tensor([names.index(row["label"]) for row in rows])
