@@ -20,8 +20,8 @@ __all__ = ["store", "stored_layer"]
 
 _LARGEST = 127
 
-# Largest dequantised part of a linear layer. Parts are operators of the traced network, so they are not smaller.
-_PART_BYTES = 1 << 22
+# Largest dequantised part of a linear layer, beyond what the allocator of C keeps after it is freed.
+_PART_BYTES = 1 << 26
 
 
 class _Stored:
