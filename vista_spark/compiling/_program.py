@@ -21,7 +21,11 @@ _TABLE_DIMENSIONS = 2
 # Libraries whose errors are explained, as of models that are not fitted or that they cannot write.
 _FOREIGN = frozenset({"_catboost", "catboost", "lightgbm", "sklearn", "xgboost"})
 # Packages with a function program_of, for libraries whose models name the columns that they read.
-_LIBRARIES = {"onnx": "vista_spark.compiling.onnx", "pyspark": "vista_spark.compiling.sparkml"}
+_LIBRARIES = {
+    "onnx": "vista_spark.compiling.onnx",
+    "pyspark": "vista_spark.compiling.sparkml",
+    "vista_spark": "vista_spark.compiling.sparkml",
+}
 
 
 def program_of(model: Any, example: Any = None) -> Program:
@@ -35,7 +39,9 @@ def program_of(model: Any, example: Any = None) -> Program:
         The model is not fitted, or `example` does not have its columns.
     """
     is_file = isinstance(model, bytes) or (isinstance(model, str | Path) and str(model).endswith(".onnx"))
-    package = _LIBRARIES.get("onnx" if is_file else library_of(type(model)))
+    library, module = library_of(type(model)), type(model).__module__
+    # Stages of this project have its public name as their module, and other classes longer ones.
+    package = _LIBRARIES.get("onnx" if is_file else module if library == "vista_spark" else library)
     if package is not None:
         program: Program = importlib.import_module(package).program_of(model, example)
         return program

@@ -10,6 +10,7 @@ from pyspark.ml import PipelineModel
 from optimizer.compiling import ProgramError, UnsupportedOperatorError, sparse_nodes
 from udfs.driver import validate_arguments
 from vista_spark.compiling._compiled_pipeline import CompiledPipeline
+from vista_spark.compiling._registry import library_of
 from vista_spark.compiling._stage import TensorPipeline
 from vista_spark.compiling.sparkml import Columns, known_of, lower_stage, named_program, stages_of
 
@@ -86,6 +87,8 @@ class _Run:
 
     def extend(self, stage: Any) -> bool:
         """Add a stage if the run compiles with it, and return whether it does."""
+        if library_of(type(stage)) != "pyspark":  # stages of this project run on GPUs, and have their own policies
+            return False
         further = self.columns.fork()
         try:
             lower_stage(stage, further)

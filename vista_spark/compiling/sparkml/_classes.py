@@ -58,7 +58,7 @@ def give_classes(
         columns.add_column(model.getProbabilityCol(), shares, role="predict_proba")
     if margin is not None:
         place = columns.add(ops.Above(margin[1], or_equal=False), margin[0])
-    elif shares is not None and model.isDefined(model.thresholds):
+    elif shares is not None and model.hasParam("thresholds") and model.isDefined("thresholds"):
         limits = np.asarray(model.getThresholds(), np.float64)
         place = columns.add(ops.ArgMax("left out"), columns.add(ops.Arithmetic("divide", limits), shares))
     else:

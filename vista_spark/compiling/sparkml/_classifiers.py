@@ -75,6 +75,22 @@ def lower_perceptron(model: Any, columns: Columns) -> None:
     give_classes(model, columns, node, columns.add(ops.Softmax(), node))
 
 
+@stage("MLPClassificationModel", library="vista_spark")
+def lower_mlp(model: Any, columns: Columns) -> None:
+    """Lower standardised inputs, linear layers with rectified units, and a softmax."""
+    network, name = model.toTorch(), type(model).__name__
+    node = columns.add(ops.Finite("float64", nan=False, who=name), features_of(model, columns))
+    node = columns.add(ops.Arithmetic("subtract", network.mean.numpy().copy()), node)
+    node = columns.add(ops.Arithmetic("divide", network.scale.numpy().copy()), node)
+    for layer in network.layers:
+        if hasattr(layer, "weight"):
+            weights, bias = (part.detach().double().numpy() for part in (layer.weight, layer.bias))
+            node = columns.add(ops.Linear(weights.T.copy(), bias.copy()), node)
+        else:
+            node = columns.add(ops.Function("relu"), node)
+    give_classes(model, columns, node, columns.add(ops.Softmax(), node))
+
+
 @stage("OneVsRestModel")
 def lower_one_vs_rest(model: Any, columns: Columns) -> None:
     """Lower the models; the class whose model has the greatest raw prediction for it."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from vista_spark.compiling._refusals import REASONS, refusal
-from vista_spark.compiling._registry import parser
+from vista_spark.compiling._registry import library_of, parser
 from vista_spark.compiling.sparkml._columns import Columns
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ Lowering = Callable[[Any, Columns], None]
 _STAGES: dict[str, Lowering] = {}
 
 
-def stage(*names: str) -> Callable[[Lowering], Lowering]:
-    """Register a function under names of classes of ``pyspark.ml``."""
+def stage(*names: str, library: str = "pyspark") -> Callable[[Lowering], Lowering]:
+    """Register a function under names of classes of ``pyspark.ml``, or of another library of stages."""
 
     def enter(function: Lowering) -> Lowering:
         for name in names:
-            _STAGES[name] = function
-            parser(f"pyspark.{name}")(_alone)
+            _STAGES[f"{library}.{name}"] = function
+            parser(f"{library}.{name}")(_alone)
         return function
 
     return enter
@@ -43,9 +43,10 @@ def lower_stage(fitted: Any, columns: Columns) -> None:
         The class, or an option of it, cannot be compiled.
     """
     kind = type(fitted)
-    lowering = _STAGES.get(kind.__name__) if kind.__module__.partition(".")[0] == "pyspark" else None
+    name = f"{library_of(kind)}.{kind.__name__}"
+    lowering = _STAGES.get(name)
     if lowering is None:
-        reason = f"it {REASONS[name]}" if (name := f"pyspark.{kind.__name__}") in REASONS else ""
+        reason = f"it {REASONS[name]}" if name in REASONS else ""
         raise refusal(f"{kind.__name__} ({kind.__module__})", reason, "Use replace_stages, which keeps such a stage.")
     lowering(fitted, columns)
 
