@@ -114,7 +114,7 @@ def calibrate(
     order = np.random.default_rng(seed).permutation(rows)
     order = order[(confidence[:, order] > -np.inf).any(axis=0)]
     sample = _Sample(ask, np.full(rows, UNKNOWN), most)
-    refused = _too_few(question, len(order))
+    refused = _too_few(question, len(order)) if len(order) else "the proxies answer no row of the sample"
     if refused or not proxies:
         return Calibration(np.full(proxies, np.inf), sample.oracle, 1.0, refused or "there are no proxies")
     if proxies == 1:
@@ -129,7 +129,7 @@ def calibrate(
         path = path[_safest(question, path, *labelled, len(order)) :]
     test = _SequenceTest(question, answers, confidence, sample, order)
     passed = test.run(path, costs)
-    if not passed:
+    if not passed or not (sample.oracle >= 0).any():
         return Calibration(np.full(proxies, np.inf), sample.oracle, 1.0, _failure(question, sample, len(order)))
     prices = costs()
     priced = [cost_per_row(route(confidence, path[place]), path[place], prices) for place in passed]
@@ -180,7 +180,9 @@ class _SequenceTest:
         place, ahead = 0, 1
         rows = min(2 * fewest_rows(question.target, question.delta), len(order))
         if question.metric == "recall":
-            # Only positives count, and any row may be one: a fixed number of rows makes the sharpest test.
+            # Only positives count, and any row may be one: a fixed number of rows makes the sharpest test. Rounds
+            # with a fifth of delta for early conclusions ask for 2 % fewer rows of drawn worlds, and the oracle then
+            # answers 2 % more of all rows.
             order = self._order = order[: self._sample.left]
             rows = len(order)
         while place < len(path):
@@ -318,6 +320,8 @@ def _too_few(question: Question, rows: int) -> str:
 def _failure(question: Question, sample: _Sample, rows: int) -> str:
     """Explain why no thresholds reach the target."""
     known = sample.oracle[sample.oracle >= 0]
+    if not len(known):
+        return f"the oracle answers none of the {int((sample.oracle == NO_ANSWER).sum()):,} rows that it was asked"
     if question.metric != "accuracy":
         positives = int((known == question.positive).sum())
         least = _least(question)

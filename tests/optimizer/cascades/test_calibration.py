@@ -129,6 +129,17 @@ def test_rows_without_answers_are_left_out() -> None:
     assert not set(oracle.asked) & set(range(500))
 
 
+def test_models_that_answer_no_row_are_reported() -> None:
+    oracle, answers, confidence = scene(2000, 0.0)
+    nothing = run(oracle, np.full_like(answers, UNKNOWN), np.full_like(confidence, -np.inf), Question(0.9))
+    assert (nothing.reason, oracle.asked) == ("the proxies answer no row of the sample", [])
+    oracle.truth = np.full(2000, NO_ANSWER)
+    for metric in ("accuracy", "precision", "recall"):
+        result = run(oracle, answers, confidence, Question(0.9, metric=metric))
+        assert np.isinf(result.thresholds).all(), "no contradiction is no agreement"
+        assert result.reason.startswith("the oracle answers none of the ")
+
+
 def test_the_guarantee_holds_where_the_oracle_does_not_answer_the_unsure_rows() -> None:
     """Such rows are asked only where proxies answer, and count as agreement there as elsewhere."""
     rows, accuracies, differences = 4000, [], []
