@@ -12,6 +12,7 @@ from cerebro_spark.errors import InvalidArgumentError
 from cerebro_spark.sequences import described_rows, window_facts
 from optimizer.arguments import one_of
 from udfs.arrow import RowMap, RowPolicy
+from udfs.cascades import ClassScores, identity_of
 from udfs.driver import (
     NetworkModel,
     as_vector,
@@ -135,23 +136,11 @@ class TunedModel(NetworkModel):
         self._refuse_windows("uncertainty")
         uncertainty = self.output_uncertainty(how)
         check_absent(dataset, [output], "name another column, or drop it")
-        inputs = self.inputs
-        sources = choose_features(dataset, inputs)
-        images = tuple(source.name for source in sources if source.kind == "image")
-        mask = next((source.name for source in sources if source.name == "attention_mask"), None)
-        function = PoolScore(
-            Prediction(self.network, inputs, images, output, self.getBatchSize()),
-            uncertainty,
-            output,
-            mask=mask,
-        )
+        prediction, reads = self._prediction(dataset, output)
+        mask = "attention_mask" if "attention_mask" in reads else None
+        function = PoolScore(prediction, uncertainty, output, mask=mask)
         rows = RowMap(function, tuple(dataset.columns), RowPolicy("null"))
-        return map_rows(
-            dataset,
-            rows,
-            reads={source.name: source.encoded for source in sources},
-            sends="either",
-        )
+        return map_rows(dataset, rows, reads=reads, sends="either")
 
     def output_uncertainty(self, how: str) -> OutputUncertainty:
         """Return the function that :meth:`uncertainty` applies to the network's outputs.
@@ -214,23 +203,51 @@ class TunedModel(NetworkModel):
                 "reads the rows of whole series"
             )
 
+    def class_scores(self, dataset: DataFrame) -> ClassScores:
+        """Return the probabilities of the classes of a DataFrame's rows, for ``vista_spark.Cascade``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The outputs of a row are no probabilities of classes.
+        ColumnError
+            A column is missing, or of the wrong type.
+        """
+        self._refuse_windows("class_scores")
+        task = self._task
+        if task.kind not in {"binary", "multiclass"} or not task.has_probabilities:
+            raise InvalidArgumentError(
+                f"class_scores must be called on a model with probabilities of classes, got {task}."
+            )
+        prediction, reads = self._prediction(dataset, "scores", task)
+        classes = range(2 if task.is_single else task.num_outputs or 0)
+        signs = task.is_single and task.labels == "-1/+1"
+        return ClassScores(
+            prediction,
+            reads,
+            labels=((-1.0, 1.0) if signs else tuple(map(float, classes))) or None,
+            width=len(classes),
+            digest=identity_of(self.network.data, repr((self.inputs, task)).encode()),
+        )
+
+    def _prediction(
+        self, dataset: DataFrame, output: str, task: Task | None = None
+    ) -> tuple[Prediction, dict[str, Column | str]]:
+        """Return the function that predicts, and the columns that it reads."""
+        sources = choose_features(dataset, self.inputs)
+        images = tuple(source.name for source in sources if source.kind == "image")
+        prediction = Prediction(self.network, self.inputs, images, output, self.getBatchSize(), task=task)
+        return prediction, {source.name: source.encoded for source in sources}
+
     def _scored(self, dataset: DataFrame) -> DataFrame:
-        inputs = self.inputs
         raw, prediction = self.getRawPredictionCol(), self.getPredictionCol()
         probability = self.getProbabilityCol() if self._task.has_probabilities else ""
         vectors = [raw, *([probability] if probability else [])]
         remedy = "set rawPredictionCol, probabilityCol or predictionCol, or drop it"
         check_absent(dataset, [*vectors, prediction], remedy)
-        sources = choose_features(dataset, inputs)
-        images = tuple(source.name for source in sources if source.kind == "image")
-        function = Prediction(self.network, inputs, images, raw, self.getBatchSize())
+        function, reads = self._prediction(dataset, raw)
         rows = RowMap(function, tuple(dataset.columns), RowPolicy("null"))
-        scored = map_rows(
-            dataset,
-            rows,
-            reads={source.name: source.encoded for source in sources},
-            sends="either",
-        )
+        scored = map_rows(dataset, rows, reads=reads, sends="either")
         scores = F.col(quoted(raw))
         # All columns of one call read the old values, so that each of them reads the network's own outputs.
         arrays = {raw: self._scores(scores), **({probability: self._probabilities(scores)} if probability else {})}

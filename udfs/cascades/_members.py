@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from udfs.arrow import NewColumns, RowError
 from udfs.cascades._stored_answers import open_answers
@@ -157,7 +158,7 @@ class OpenMember:
         if len(scores) and scores.shape[1] != (width if classes is None else len(classes)):
             raise RowError(
                 "another number of classes",
-                f"{self._member.name} must have scores of the {width} classes of the oracle, got {scores.shape[1]}",
+                f"{self._member.name} must have scores of the {width} classes of the cascade, got {scores.shape[1]}",
             )
         values = np.full((len(valid), width), np.nan)
         if len(scores):
@@ -207,20 +208,24 @@ def _copied(batch: pa.RecordBatch) -> NewColumns:
 
 @dataclass(frozen=True, slots=True)
 class Chained:
-    """A classifier of the features that another function adds. A :class:`udfs.arrow.BatchFunction`."""
+    """A classifier of numbers, and of the features that another function adds. A :class:`udfs.arrow.BatchFunction`.
 
-    features: BatchFunction  # adds one column of lists of numbers
-    classifier: PipelineScoring  # reads lists
+    A row is bad where a number or its features are null, NaN or infinite.
+    """
+
+    features: BatchFunction | None  # adds one column of lists of numbers
+    classifier: PipelineScoring  # reads lists: the numbers, then the features
+    numbers: tuple[str, ...] = ()  # columns of doubles, or of lists of doubles
 
     @property
     def batch_size(self) -> int:
         """Rows per run of the features."""
-        return self.features.batch_size
+        return self.classifier.batch_size if self.features is None else self.features.batch_size
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Columns that the features are computed from."""
-        return self.features.reads
+        """Columns that the features are computed from, and those of numbers."""
+        return (*(self.features.reads if self.features else ()), *self.numbers)
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
@@ -229,18 +234,45 @@ class Chained:
 
     def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
         """Open both models."""
-        return partial(self._classify, self.features.open(threads), self.classifier.open(threads))
+        features = None if self.features is None else self.features.open(threads)
+        return partial(self._classify, features, self.classifier.open(threads))
 
     def _classify(
         self,
-        features: Callable[[pa.RecordBatch], NewColumns],
+        features: Callable[[pa.RecordBatch], NewColumns] | None,
         classify: Callable[[pa.RecordBatch], NewColumns],
         batch: pa.RecordBatch,
     ) -> NewColumns:
-        first = features(batch)
-        numbers = first.columns[0].cast(pa.list_(pa.float64()))
-        last = classify(pa.RecordBatch.from_arrays([numbers], names=list(self.classifier.reads)))
+        read = batch.num_columns - len(self.numbers)
+        names = list(self.reads[:read])
+        first = features(pa.RecordBatch.from_arrays(batch.columns[:read], names=names)) if features else None
+        table = _joined([*batch.columns[read:], *(first.columns[:1] if first else [])])
+        last = classify(pa.RecordBatch.from_arrays([table], names=list(self.classifier.reads)))
+        if first is None:
+            return last
         reasons: Sequence[str | None] = [
             earlier or later for earlier, later in zip(first.reasons, last.reasons, strict=True)
         ]
         return NewColumns(last.columns, reasons, first.details or last.details)
+
+
+def _joined(columns: Sequence[pa.Array]) -> pa.ListArray:
+    """Put numbers and lists of numbers into one list per row; null where a part is null, NaN or infinite."""
+    valid = np.all([column.is_valid().to_numpy(zero_copy_only=False) for column in columns], axis=0)
+    parts = [_matrix(column.filter(pa.array(valid))) for column in columns]
+    rows = np.concatenate(parts, axis=1)
+    finite = np.isfinite(rows).all(axis=1)
+    valid[valid], rows = finite, rows[finite]
+    ends = np.cumsum(valid * rows.shape[1])
+    offsets = pa.array([*np.where(valid, ends - rows.shape[1], None), ends[-1]], pa.int32())
+    return pa.ListArray.from_arrays(offsets, pa.array(rows.reshape(-1)))
+
+
+def _matrix(column: pa.Array) -> NDArray[np.float64]:
+    """Return numbers, or lists of numbers of one length, as rows of an array; NaN for nulls in lists."""
+    numbers = column if pa.types.is_floating(column.type) else column.flatten()
+    width = len(numbers) // max(len(column), 1)
+    if numbers is not column and pc.list_value_length(column).unique().to_pylist() not in ([], [width]):
+        raise RowError("another length", "vectors of a column must have one length, got several. Clean the column")
+    values: NDArray[np.float64] = numbers.to_numpy(zero_copy_only=False).astype(np.float64)
+    return values.reshape(len(column), width)

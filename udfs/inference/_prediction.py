@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from udfs.inference._portable import PortableNetwork
     from udfs.shards import TensorGroup
+    from udfs.training import Task
 
 __all__ = ["Prediction"]
 
@@ -35,6 +36,8 @@ class Prediction:
     images: tuple[str, ...]  # columns that arrive as images
     output: str  # column to add, list<float>: the network's first output
     batch_size: int
+    # Meaning of the outputs, to add the probabilities of classes instead.
+    task: Task | None = field(default=None, kw_only=True)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -64,4 +67,6 @@ class Prediction:
             return NewColumns.explained([pa.nulls(batch.num_rows, VECTOR)], reasons)
         (first, *_) = run(arrays)
         outputs = np.ascontiguousarray(first.reshape(len(first), -1), np.float32)
+        if self.task is not None:
+            outputs = self.task.probabilities(outputs).astype(np.float32)
         return NewColumns.explained([to_lists(outputs, valid)], reasons)

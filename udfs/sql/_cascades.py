@@ -29,7 +29,8 @@ class SQLCascade:
     """A fitted cascade that queries call by name."""
 
     scoring: CascadeScoring
-    columns: tuple[tuple[str, pa.DataType], ...]  # field of the struct and its type, for each column that it reads
+    # Field of the struct and its type, for each column that it reads; the null type for a number or a list of them.
+    columns: tuple[tuple[str, pa.DataType], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,8 @@ class CascadeCalls:
             if array.field("indices").null_count < len(array):
                 raise CallError(f"column {column!r} of {self.function} must have dense vectors. Use vector_to_array.")
             array = array.flatten()[array.type.get_field_index("values")]
+        if pa.types.is_null(kind):
+            kind = pa.list_(pa.float64()) if pa.types.is_nested(array.type) else pa.float64()
         try:
             return array if array.type == kind or pa.types.is_struct(array.type) else array.cast(kind)
         except pa.ArrowInvalid as error:

@@ -9,10 +9,11 @@ import numpy as np
 from pyspark import keyword_only
 from pyspark.ml import Estimator
 from pyspark.ml.util import MLReadable, MLWritable
+from pyspark.sql import functions as F
 
 from optimizer.cascades import Calibration, Certificate, Question, calibrate, route, shares
 from udfs.driver import validate_arguments
-from vista_spark.cascades._members import as_member, bind
+from vista_spark.cascades._members import aligned, as_member, bind
 from vista_spark.cascades._model import CascadeModel
 from vista_spark.cascades._params import CascadeColumns, CascadeTarget
 from vista_spark.cascades._persistence import CascadeReader, CascadeWriter
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
-    from vista_spark.cascades._members import BoundMember
+    from udfs.cascades import ClassScores
 
 __all__ = ["Cascade"]
 
@@ -60,7 +61,7 @@ class Cascade(Estimator[CascadeModel], CascadeColumns, CascadeTarget, MLReadable
         other one. Default ``"accuracy"``.
     delta : float
         Probability that the target is missed. Default 0.05.
-    positive : str or float, optional
+    positive : str, float or bool, optional
         Class that precision and recall count, of two. Default: the last one of the oracle.
     costs : list of float, optional
         Costs of a row for each proxy, in the order of `proxies`, and the oracle. Default: seconds that are measured on
@@ -123,7 +124,7 @@ class Cascade(Estimator[CascadeModel], CascadeColumns, CascadeTarget, MLReadable
         target: float | None = None,
         metric: str | None = None,
         delta: float | None = None,
-        positive: str | float | None = None,
+        positive: str | float | bool | None = None,
         costs: Sequence[float] | None = None,
         maxOracleCalls: int | None = None,
         predictionCol: str | None = None,
@@ -188,13 +189,13 @@ class Cascade(Estimator[CascadeModel], CascadeColumns, CascadeTarget, MLReadable
         names = [f"proxy {place + 1}" for place in range(len(self._proxies))] + [_ORACLE]
         models = [*self._proxies, self._oracle]
         bound = [bind(name, model, dataset) for name, model in zip(names, models, strict=True)]
-        labels = self._labels(bound)
+        labels = self._labels(bound, dataset)
         question, costs = self._question(labels), self.getCosts()
         if costs is not None and len(costs) != len(models):
             raise InvalidArgumentError(
                 f"costs must have a number for each of {len(self._proxies)} proxies and the oracle, got {costs}."
             )
-        members = [each.aligned(labels) for each in bound] if labels else [each.member for each in bound]
+        members = aligned(names, bound, labels)
         options = {
             "width": len(labels),
             "metric": question.metric,
@@ -230,12 +231,16 @@ class Cascade(Estimator[CascadeModel], CascadeColumns, CascadeTarget, MLReadable
         model = CascadeModel([models[place] for place in places], certificate, labels)
         return self._copyValues(model._resetUid(self.uid))  # noqa: SLF001 - as Spark ML's own estimators
 
-    def _labels(self, bound: Sequence[BoundMember]) -> tuple[Any, ...]:
+    def _labels(self, bound: Sequence[ClassScores], dataset: DataFrame) -> tuple[Any, ...]:
         """Return the classes of the oracle; none if neither it nor a proxy knows them before it runs."""
         oracle = bound[-1]
         if oracle.labels is not None:
             return oracle.labels
-        width = oracle.width or next((each.width for each in bound if each.width), 0)
+        width = oracle.width
+        if not width and isinstance(self._oracle, str):
+            sizes = dataset.select(F.size(oracle.reads[self._oracle]).alias("width")).where("width > 0")
+            width = next((row["width"] for row in sizes.take(1)), 0)
+        width = width or next((each.width for each in bound if each.width), 0)
         return tuple(float(place) for place in range(width))
 
     def _question(self, labels: tuple[Any, ...]) -> Question:

@@ -1,12 +1,10 @@
-"""Models as members of a cascade: what they read, their classes, and the function that executors run."""
+"""Models as members of a cascade: stages with class scores, functions, columns, and chains of stages."""
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.ml import PipelineModel, Transformer
@@ -15,104 +13,49 @@ from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, NumericType
 
-from udfs.cascades import Chained, ColumnScores, Member
-from udfs.compiling import PipelineScoring, from_bytes
+from udfs.cascades import Chained, ClassScores, ColumnScores, identity_of
 from udfs.driver import check_present, quoted
 from vista_spark.compiling import TensorPipeline, compile_pipeline
 from vista_spark.errors import ColumnError, InvalidArgumentError
-from vista_spark.features import CNNFeaturizer, TextFeaturizer, inference_of
+from vista_spark.features import CNNFeaturizer, TextFeaturizer
 from vista_spark.serving import Scorer
+from vista_spark.transfer import TransferPredictor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame
 
-    from optimizer.compiling import Program
-    from udfs.arrow import BatchFunction
+    from udfs.cascades import Member
 
-__all__ = ["BoundMember", "as_member", "bind"]
+__all__ = ["aligned", "as_member", "bind"]
 
-_SCORES = "scores"
-_STAGES = 2
-_SHOWN = 5
-
-
-@dataclass(frozen=True, slots=True)
-class BoundMember:
-    """A member of a cascade for one DataFrame.
-
-    Parameters
-    ----------
-    member : Member
-        Function and identity.
-    reads : mapping of str to Column or str
-        For each column that the function reads, a column of the DataFrame or an expression.
-    labels : tuple or None
-        Classes in the order of the scores; ``None`` if the model does not name them.
-    width : int
-        Number of classes; 0 if only the scores show it.
-    """
-
-    member: Member
-    reads: dict[str, Column | str]
-    labels: tuple[Any, ...] | None
-    width: int
-
-    def aligned(self, labels: Sequence[Any]) -> Member:
-        """Return the member with its classes in the order of the oracle's.
-
-        Raises
-        ------
-        InvalidArgumentError
-            The member knows a class that the oracle does not know, or has another number of classes.
-        """
-        known = list(labels)
-        if self.labels is not None:
-            strange = [label for label in self.labels if label not in known]
-            if strange:
-                raise InvalidArgumentError(
-                    f"{self.member.name} must have classes of the oracle ({_listed(known)}), got {_listed(strange)}. "
-                    "Fit it on the labels of the oracle."
-                )
-            return replace(self.member, classes=tuple(known.index(label) for label in self.labels))
-        if self.width not in (0, len(known)):
-            raise InvalidArgumentError(
-                f"{self.member.name} must have scores of the {len(known)} classes of the oracle, got {self.width}. "
-                "Choose a layer, or fit it on the labels of the oracle."
-            )
-        return self.member
+_BINARY = 2
 
 
 def as_member(argument: str, model: Any) -> Any:
-    """Return a model as a stage or function that :func:`bind` accepts; compile other models.
+    """Return a model as a stage, function or column that :func:`bind` accepts; compile other models.
 
     Raises
     ------
     InvalidArgumentError
         The model cannot be a member of a cascade.
     """
-    if isinstance(model, str | CNNFeaturizer | TextFeaturizer | TensorPipeline | Scorer) or _is_function(model):
+    if isinstance(model, str | Scorer) or _is_function(model) or hasattr(model, "class_scores"):
         return model
-    if isinstance(model, PipelineModel) and _featurizer(model) is not None:
-        featurizer, classifier = model.stages
-        return PipelineModel([featurizer, as_member(argument, classifier)])
     try:
-        compiled = compile_pipeline(model)
+        return _compiled(model)
     except Exception as error:
         raise InvalidArgumentError(
             f"{argument} must be a featurizer whose layer has class scores, a pipeline of a featurizer and a "
-            "classifier, a model that compile_pipeline accepts, a scorer of a server, a BatchFunction, or the name of "
-            f"a column with probabilities, got {type(model).__name__}: {error}"
+            "classifier, a feature transfer, a model that compile_pipeline accepts, a scorer of a server, a "
+            "BatchFunction, a model with a method class_scores, or the name of a column with probabilities, got "
+            f"{type(model).__name__}: {error}"
         ) from error
-    stage = TensorPipeline(compiled=compiled)
-    if isinstance(model, Transformer) and model.hasParam("featuresCol") and compiled.columns is None:
-        stage.setFeaturesCol(model.getOrDefault("featuresCol"))
-    return stage
 
 
-def bind(name: str, model: Any, dataset: DataFrame) -> BoundMember:
-    """Bind a model to the columns of a DataFrame, before a job starts.
+def bind(name: str, model: Any, dataset: DataFrame) -> ClassScores:
+    """Return the class scores of a model for a DataFrame, before a job starts.
 
     Raises
     ------
@@ -123,25 +66,38 @@ def bind(name: str, model: Any, dataset: DataFrame) -> BoundMember:
     """
     if isinstance(model, str):
         return _column(name, model, dataset)
-    if isinstance(model, PipelineModel):
-        return _pipeline(name, model, dataset)
-    if isinstance(model, TensorPipeline):
-        scoring, reads = model.class_scores(dataset)
-        labels, width = _classes(model.getCompiled().program)
-        return BoundMember(Member(name, scoring, _SCORES, digest=_digest(scoring)), reads, labels, width)
-    if isinstance(model, CNNFeaturizer | TextFeaturizer):
-        inference, key, width = _network(name, model, dataset)
-        read = {column: column for column in inference.reads}
-        return BoundMember(Member(name, inference, _SCORES, digest=key), dict(read), None, width)
+    try:
+        if isinstance(model, PipelineModel):
+            return _chain(name, model, dataset)
+        if hasattr(model, "class_scores"):
+            scores: ClassScores = model.class_scores(dataset)
+            return scores
+    except (ColumnError, InvalidArgumentError) as error:
+        raise type(error)(f"{name} must have class scores, got {type(model).__name__}: {error}") from error
     function = model.batch_function(dataset.sparkSession) if isinstance(model, Scorer) else model
     check_present(dataset, function.reads, name)
-    scores = [field.name for field in function.adds if _holds_scores(field.type)]
-    if len(scores) != 1:
+    columns = [field.name for field in function.adds if _holds_scores(field.type)]
+    if len(columns) != 1:
         raise InvalidArgumentError(
             f"{name} must add one column of numbers, the class scores, got {', '.join(f.name for f in function.adds)}."
         )
-    member = Member(name, function, scores[0], digest=_digest(function))
-    return BoundMember(member, {column: column for column in function.reads}, None, 0)
+    digest = identity_of(bytes(cloudpickle.dumps(function)))  # type: ignore[no-untyped-call]
+    return ClassScores(function, {column: column for column in function.reads}, digest=digest, column=columns[0])
+
+
+def aligned(names: Sequence[str], scores: Sequence[ClassScores], labels: Sequence[Any]) -> tuple[Member, ...]:
+    """Return members with their classes in the order of the oracle's, which is last.
+
+    Classes are compared by name if the oracle names them, and by place otherwise.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A proxy knows a class that the oracle does not know, or has another number of classes.
+    """
+    if scores[-1].labels is None:
+        scores = [replace(each, labels=None) for each in scores]
+    return tuple(each.member(name, labels) for name, each in zip(names, scores, strict=True))
 
 
 def _is_function(model: Any) -> bool:
@@ -153,103 +109,105 @@ def _holds_scores(kind: pa.DataType) -> bool:
     return bool(pa.types.is_floating(inner))
 
 
-def _featurizer(model: PipelineModel) -> CNNFeaturizer | TextFeaturizer | None:
-    stages = model.stages
-    first = stages[0] if len(stages) == _STAGES else None
-    return first if isinstance(first, CNNFeaturizer | TextFeaturizer) else None
+def _compiled(model: Any) -> Any:
+    """Return a stage of class scores, or a pipeline of a featurizer and a classifier of its features."""
+    stages = _flat(model)
+    first, last = stages[0], stages[-1]
+    if isinstance(last, TransferPredictor):
+        featurizers = [stage for stage in stages if isinstance(stage, CNNFeaturizer | TextFeaturizer)]
+        _check_unread(
+            stages[: -1 - len(featurizers)], [*last.inputs.structured, *(s.getInputCol() for s in featurizers)]
+        )
+        return PipelineModel([*featurizers, TransferPredictor(_table(last.model), last.inputs)])
+    if len(stages) > 1 and isinstance(first, CNNFeaturizer | TextFeaturizer):
+        return PipelineModel([first, _table(PipelineModel(stages[1:]))])
+    return first if hasattr(first, "class_scores") and len(stages) == 1 else _table(model)
 
 
-def _column(name: str, column: str, dataset: DataFrame) -> BoundMember:
+def _check_unread(stages: Sequence[Any], read: Sequence[str]) -> None:
+    """Raise InvalidArgumentError if a transfer reads a column of the stages before it, which index labels."""
+    for stage in stages:
+        made = [
+            stage.getOrDefault(name)
+            for name in ("outputCol", "outputCols")
+            if stage.hasParam(name) and stage.isDefined(name)
+        ]
+        columns = [column for each in made for column in ([each] if isinstance(each, str) else each)]
+        if not columns or set(columns) & set(read):
+            raise InvalidArgumentError(
+                f"stages before a feature transfer must add columns that it does not read, got {type(stage).__name__}. "
+                "Transform the table with it first, and pass the transfer."
+            )
+
+
+def _flat(model: Any) -> list[Any]:
+    """Return the stages of nested pipelines and transfers."""
+    model = getattr(model, "best_model", model)
+    return [part for stage in model.stages for part in _flat(stage)] if isinstance(model, PipelineModel) else [model]
+
+
+def _table(model: Any) -> TensorPipeline:
+    """Compile a model of a table."""
+    first, *others = _flat(model)
+    if isinstance(first, TensorPipeline) and not others:
+        return first
+    compiled = compile_pipeline(model)
+    stage = TensorPipeline(compiled=compiled)
+    if isinstance(model, Transformer) and compiled.columns is None:
+        # It reads one column of vectors.
+        names = (first.getOrDefault(name) for name in ("featuresCol", "inputCol", "inputCols") if first.hasParam(name))
+        column = next(names)
+        stage.setFeaturesCol(column if isinstance(column, str) else column[0])
+    return stage
+
+
+def _column(name: str, column: str, dataset: DataFrame) -> ClassScores:
+    value = _numbers(name, column, dataset)
+    is_single = isinstance(dataset.schema[column].dataType, NumericType)
+    kind = pa.float64() if is_single else pa.list_(pa.float64())
+    return ClassScores(ColumnScores(column, kind), {column: value}, width=_BINARY if is_single else 0)
+
+
+def _numbers(name: str, column: str, dataset: DataFrame) -> Column:
+    """Return a column of numbers as doubles, or of vectors or arrays as arrays of doubles."""
     check_present(dataset, [column], name)
     kind, value = dataset.schema[column].dataType, F.col(quoted(column))
-    numbers = pa.list_(pa.float64())
     if isinstance(kind, VectorUDT):
-        value = F.when(value.isNotNull(), vector_to_array(value))
-    elif isinstance(kind, ArrayType) and isinstance(kind.elementType, NumericType):
-        value = value.cast("array<double>")
-    elif isinstance(kind, NumericType):
-        value, numbers = value.cast("double"), pa.float64()
-    else:
+        return F.when(value.isNotNull(), vector_to_array(value))
+    if isinstance(kind, ArrayType) and isinstance(kind.elementType, NumericType):
+        return value.cast("array<double>")
+    if not isinstance(kind, NumericType):
         raise ColumnError(
-            f"column {column!r} must hold class probabilities (a vector, an array or a number) for {name}, got "
-            f"{kind.simpleString()}."
+            f"column {column!r} must be a vector, an array or a number for {name}, got {kind.simpleString()}."
         )
-    function = ColumnScores(column, numbers)
-    return BoundMember(
-        Member(name, function, _SCORES), {column: value}, None, 2 if isinstance(kind, NumericType) else 0
+    return value.cast("double")
+
+
+def _chain(name: str, model: PipelineModel, dataset: DataFrame) -> ClassScores:
+    """Return the scores of a classifier of the features of a featurizer and, in a transfer, of numbers."""
+    *before, last = cast("list[Any]", model.stages)
+    inputs = last.inputs if isinstance(last, TransferPredictor) else None
+    classifier = last if inputs is None else last.model
+    featurizer = before[0] if before else None
+    features = featurizer.class_scores(dataset) if featurizer else None
+    column = classifier.getFeaturesCol()
+    if featurizer and inputs is None and featurizer.getOutputCols() != [column]:
+        raise ColumnError(
+            f"classifier must read the features of the pipeline, {', '.join(featurizer.getOutputCols())}, got "
+            f"{column!r}. Set outputCols of the featurizer to the featuresCol of the classifier."
+        )
+    width = (features.width if features else 0) + (inputs.structured_size if inputs else 0)
+    expected = classifier.getCompiled().program.width
+    if width != expected:
+        raise ColumnError(f"classifier must read {width} features, got one of {expected}.")
+    # The features are in no column of the DataFrame.
+    scores = classifier.class_scores(dataset.sparkSession.createDataFrame([], f"`{column}` array<double>"))
+    numbers = {each: _numbers(name, each, dataset) for each in (inputs.structured if inputs else ())}
+    scoring = replace(scores.function, batch_size=features.function.batch_size) if features else scores.function
+    return ClassScores(
+        Chained(features.function if features else None, scoring, tuple(numbers)),
+        {**(features.reads if features else {}), **numbers},
+        scores.labels,
+        scores.width,
+        identity_of((features.digest if features else "").encode(), scores.digest.encode()),
     )
-
-
-def _pipeline(name: str, model: PipelineModel, dataset: DataFrame) -> BoundMember:
-    featurizer, classifier = _featurizer(model), model.stages[-1]
-    assert featurizer is not None  # as_member
-    assert isinstance(classifier, TensorPipeline)
-    columns = featurizer.getOutputCols()
-    if columns != [classifier.getFeaturesCol()]:
-        raise ColumnError(
-            f"{name} must classify the features that it computes, {', '.join(columns)}, got "
-            f"{classifier.getFeaturesCol()!r}. Set outputCols of the featurizer to the featuresCol of the classifier."
-        )
-    inference, key, width = _network(name, featurizer, dataset)
-    program = classifier.getCompiled().program
-    if width != program.width:
-        raise ColumnError(f"{name} must have a classifier of {width} features, got one of {program.width}.")
-    empty = dataset.sparkSession.createDataFrame([], f"`{columns[0]}` array<double>")
-    scoring, _ = classifier.class_scores(empty)
-    labels, classes = _classes(program)
-    function = Chained(inference, replace(scoring, batch_size=inference.batch_size))
-    digest = _hash(key.encode(), _digest(scoring).encode())
-    reads: dict[str, Column | str] = {column: column for column in inference.reads}
-    return BoundMember(Member(name, function, _SCORES, digest=digest), reads, labels, classes)
-
-
-def _network(name: str, stage: CNNFeaturizer | TextFeaturizer, dataset: DataFrame) -> tuple[Any, str, int]:
-    """Return the inference of a featurizer of one vector, its identity, and the length of the vector."""
-    net = stage.open_network()
-    several = isinstance(stage, CNNFeaturizer) and stage.isDefined(stage.inputCols)
-    columns = stage.getOrDefault("inputCols") if several else [stage.getInputCol()]
-    for column in columns:
-        net.reads.check(dataset, column, name)
-    layers = net.layers(stage.getLayers())
-    if len(layers) > 1 and stage.getCombine() is None:
-        raise InvalidArgumentError(
-            f"{name} must be a featurizer of one layer, got {', '.join(layer.name for layer in layers)}. Set combine, "
-            "or one layer."
-        )
-    net.check()
-    identity = inference_of(stage, net, reads=columns, outputs=[_SCORES])
-    inference = inference_of(stage, net.shipped(dataset.sparkSession), reads=columns, outputs=[_SCORES])
-    sizes = [net.length(feature.layer, feature.pooling) for feature in identity.features]
-    width = sum(sizes) if stage.getCombine() == "concat" else sizes[0]
-    return inference, _hash(f"{net.source.key}|{identity.feeds}|{identity.features}".encode()), width
-
-
-def _classes(program: Program) -> tuple[tuple[Any, ...] | None, int]:
-    """Return the labels of a classifier, and their number."""
-    labels = program.outputs["predict"].labels
-    width = program.widths[program.outputs["predict_proba"].node]
-    if not isinstance(labels, np.ndarray):
-        return None, width
-    plain = [label.item() if isinstance(label, np.generic) else label for label in labels.tolist()]
-    return tuple(label if isinstance(label, str) else float(label) for label in plain), width
-
-
-def _digest(function: BatchFunction | PipelineScoring) -> str:
-    """Return the identity of a function; a pipeline has the same in all processes."""
-    if isinstance(function, PipelineScoring):
-        # Bytes of one program differ from call to call.
-        program = from_bytes(function.program).digest
-        return _hash(program.encode(), repr(replace(function, program=b"", batch_size=1)).encode())
-    return _hash(bytes(cloudpickle.dumps(function)))  # type: ignore[no-untyped-call]
-
-
-def _hash(*parts: bytes) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest()
-
-
-def _listed(labels: Sequence[Any]) -> str:
-    shown = ", ".join(map(repr, labels[:_SHOWN]))
-    return f"{shown} and {len(labels) - _SHOWN} more" if len(labels) > _SHOWN else shown

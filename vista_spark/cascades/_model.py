@@ -12,7 +12,7 @@ from optimizer.cascades import Certificate
 from udfs.arrow import RowMap, RowPolicy
 from udfs.cascades import CascadeScoring
 from udfs.driver import check_absent, map_rows
-from vista_spark.cascades._members import bind
+from vista_spark.cascades._members import aligned, bind
 from vista_spark.cascades._params import CascadeColumns
 from vista_spark.cascades._persistence import CascadeReader, CascadeWriter
 from vista_spark.errors import ColumnError
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from udfs.arrow import ErrorPolicy
-    from vista_spark.cascades._members import BoundMember
 
 __all__ = ["CascadeModel"]
 
@@ -93,9 +92,9 @@ class CascadeModel(Model, CascadeColumns, MLReadable[Any], MLWritable):
             A column that a model reads is missing, or of the wrong type.
         """
         certificate, used = self.certificate, self._used
-        bound: list[BoundMember] = [bind(certificate.models[place], self._members[place], dataset) for place in used]
-        labels = self._labels
-        members = tuple(each.aligned(labels) for each in bound)
+        labels, names = self._labels, [certificate.models[place] for place in used]
+        bound = [bind(name, self._members[place], dataset) for name, place in zip(names, used, strict=True)]
+        members = aligned(names, bound, labels)
         scoring = CascadeScoring(
             members=members,
             thresholds=tuple(cast("float", certificate.thresholds[place]) for place in used[:-1]),
@@ -107,9 +106,7 @@ class CascadeModel(Model, CascadeColumns, MLReadable[Any], MLWritable):
             reuse=self.getReuse() or "",
         )
         reads = {
-            f"{place}.{name}": each.reads[name]
-            for place, each in enumerate(bound)
-            for name in each.member.function.reads
+            f"{place}.{name}": each.reads[name] for place, each in enumerate(bound) for name in each.function.reads
         }
         return scoring, reads
 

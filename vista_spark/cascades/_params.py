@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from pyspark.ml.param import Param, TypeConverters
 from pyspark.ml.param.shared import HasPredictionCol, HasProbabilityCol, HasSeed
 
@@ -25,8 +26,8 @@ def _open_interval(name: str) -> Any:
 
 
 def _label(value: Any) -> str | float:
-    if isinstance(value, str):
-        return value
+    if isinstance(value, str | bool | np.bool_):
+        return value if isinstance(value, str) else float(value)
     try:
         return float(TypeConverters.toFloat(value))
     except TypeError:

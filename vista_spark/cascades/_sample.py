@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from optimizer.cascades import NO_ANSWER
 from udfs.arrow import RowMap, RowPolicy
-from udfs.cascades import Member, SampleScoring
+from udfs.cascades import SampleScoring
 from udfs.driver import map_rows, quoted
 from vista_spark.errors import EmptyInputError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import Column, DataFrame
 
-    from vista_spark.cascades._members import BoundMember
+    from udfs.cascades import ClassScores, Member
 
 __all__ = ["MeasuredSample", "TimedOracle"]
 
@@ -36,20 +36,20 @@ class MeasuredSample:
     ----------
     dataset : DataFrame
         Rows of the sample.
-    members : sequence of BoundMember
+    members : sequence of ClassScores
         All members; the oracle is last.
     options : mapping
         Fields of :class:`udfs.cascades.SampleScoring` beside the members.
     """
 
-    def __init__(self, dataset: DataFrame, members: Sequence[BoundMember], options: Mapping[str, Any]) -> None:
+    def __init__(self, dataset: DataFrame, members: Sequence[ClassScores], options: Mapping[str, Any]) -> None:
         self._options = options
         self.width = 0  # number of classes, once proxies have run
         self._names: list[dict[str, Column | str]] = []
         columns: dict[str | int, Column] = {}
         for bound in members:
             names: dict[str, Column | str] = {}
-            for name in bound.member.function.reads:
+            for name in bound.function.reads:
                 source = bound.reads[name]
                 key = source if isinstance(source, str) else id(source)
                 if key not in columns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 from pyspark.ml import PipelineModel
@@ -11,11 +11,13 @@ from udfs.sql import SQLCascade
 from vista_spark.compiling import TensorPipeline
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.features import CNNFeaturizer, TextFeaturizer
+from vista_spark.transfer import TransferPredictor
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from vista_spark.cascades._model import CascadeModel
+    from vista_spark.transfer import PredictorInputs
 
 __all__ = ["sql_cascade"]
 
@@ -24,6 +26,7 @@ _TYPES = {
     "string": pa.string(),
     "binary": pa.binary(),
     "array<double>": pa.list_(pa.float64()),
+    "array<float>": pa.null(),  # class probabilities: a number or an array, as a query has them
 }
 
 
@@ -52,9 +55,11 @@ def sql_cascade(spark: SparkSession, name: str, model: CascadeModel) -> SQLCasca
 def _columns(name: str, member: Any) -> list[tuple[str, str]]:
     """Return the columns that a model reads, with types, in the order in which its function reads them."""
     if isinstance(member, PipelineModel):
-        return _columns(name, member.stages[0])
+        *before, last = cast("list[Any]", member.stages)
+        fields = [field for stage in before for field in _columns(name, stage)]
+        return fields + (_structured(name, last.inputs) if isinstance(last, TransferPredictor) else [])
     if isinstance(member, str):
-        return [(member, "array<double>")]
+        return [(member, "array<float>")]
     if isinstance(member, CNNFeaturizer | TextFeaturizer):
         return [(member.getInputCol(), "binary" if isinstance(member, CNNFeaturizer) else "string")]
     if not isinstance(member, TensorPipeline):
@@ -68,3 +73,15 @@ def _columns(name: str, member: Any) -> list[tuple[str, str]]:
         return [(member.getFeaturesCol(), "array<double>")]
     texts = compiled.program.categories
     return [(column, "string" if str in texts.get(place, ()) else "double") for place, column in enumerate(named)]
+
+
+def _structured(name: str, inputs: PredictorInputs) -> list[tuple[str, str]]:
+    columns = inputs.structured
+    if inputs.structured_size == len(columns):
+        return [(column, "double") for column in columns]
+    if len(columns) > 1:
+        raise InvalidArgumentError(
+            f"structured features of {name!r} must be numbers, or one column of vectors, for a SQL function, got "
+            f"{inputs.structured_size} numbers in columns {', '.join(columns)}. Use transform."
+        )
+    return [(columns[0], "array<double>")]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 from pyspark import keyword_only
 from pyspark.ml import Transformer
 from pyspark.ml.param import Param
@@ -14,6 +16,7 @@ from pyspark.sql.utils import is_remote
 
 from optimizer.compiling import rewrite, saved_backend, saved_strategy
 from udfs.arrow import ERROR_POLICIES, RowMap, RowPolicy
+from udfs.cascades import ClassScores, identity_of
 from udfs.compiling import PipelineScoring, from_bytes, to_bytes
 from udfs.driver import (
     UNBOUND,
@@ -34,6 +37,7 @@ from vista_spark.compiling._transfer import CompiledTransfer
 from vista_spark.errors import ColumnError, InvalidArgumentError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from pyspark.sql import Column, DataFrame
 
     from optimizer.compiling import Output, Program
@@ -232,8 +236,8 @@ class TensorPipeline(
         vectors = {column: widths[outputs[name].node] for name, column in columns if _is_vector(outputs[name])}
         return map_rows(dataset, rows, reads=reads, vectors=vectors, sends="columns")
 
-    def class_scores(self, dataset: DataFrame) -> tuple[PipelineScoring, dict[str, Column | str]]:
-        """Return the function of class probabilities for a DataFrame, and what it reads, for a cascade.
+    def class_scores(self, dataset: DataFrame) -> ClassScores:
+        """Return the class probabilities of a DataFrame's rows, for a cascade.
 
         Raises
         ------
@@ -247,7 +251,18 @@ class TensorPipeline(
             raise InvalidArgumentError(
                 f"compiled must be a classifier with probabilities, got outputs {', '.join(compiled.outputs)}."
             )
-        return self._scoring(dataset, (("predict_proba", "scores"),))
+        scoring, reads = self._scoring(dataset, (("predict_proba", "scores"),))
+        program, labels = compiled.program, compiled.program.outputs["predict"].labels
+        width = program.widths[program.outputs["predict_proba"].node]
+        # Bytes of one program differ from call to call.
+        options = repr(replace(scoring, program=b"", batch_size=1))
+        return ClassScores(
+            scoring,
+            reads,
+            labels=_plain(labels if isinstance(labels, np.ndarray) else np.arange(width)),
+            width=width,
+            digest=identity_of(program.digest.encode(), options.encode()),
+        )
 
     def _scoring(
         self, dataset: DataFrame, columns: tuple[tuple[str, str], ...]
@@ -321,6 +336,11 @@ def _as_run(compiled: CompiledPipeline, asked: list[str], narrow: set[int]) -> P
 
 def _is_vector(output: Output) -> bool:
     return not output.flat and not output.texts
+
+
+def _plain(labels: NDArray[Any]) -> tuple[str | float, ...]:
+    """Return classes as a column of predictions has them: texts or doubles."""
+    return tuple(label if isinstance(label, str) else float(label) for label in labels.tolist())
 
 
 class _Reader(NetworkReader):

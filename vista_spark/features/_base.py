@@ -10,6 +10,7 @@ from pyspark.ml.param import Param, TypeConverters
 from pyspark.ml.param.shared import HasOutputCols
 
 from udfs.arrow import ErrorPolicy, RowMap, RowPolicy
+from udfs.cascades import ClassScores, identity_of
 from udfs.driver import UNBOUND, accessors, check_absent, map_rows, one_of, optional_accessors
 from udfs.inference import COMBINATIONS, Combination, Combined, Inference, Reduction
 from vista_spark.errors import ColumnError, InvalidArgumentError
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from udfs.inference import Feature
     from vista_spark.roster import FeatureLayer
 
-__all__ = ["NetworkFeaturizer", "check_sum"]
+__all__ = ["NetworkFeaturizer"]
 
 
 class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols, NetworkPersistable):
@@ -110,26 +111,11 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
         reasons = [self.getErrorCol(), self.getErrorDetailCol()] if self.getErrors() == "null" else []
         extra = [name for name in reasons if name is not None]
         check_absent(dataset, [*columns, *extra], "set outputCols or errorCol, or drop it first")
-        inside = columns if combine is None else [f"{columns[0]}_{place}" for place in range(len(layers))]
-        features = tuple(
-            net.feature(layer, column, self.getPooling()) for layer, column in zip(layers, inside, strict=True)
-        )
+        features = self.inference(net, reads=read, outputs=columns).features
         sizes = [_size(net, feature) for feature in features]
-        if combine == "sum":
-            check_sum(net, layers, features)
         warn_of_random_weights(net.card, net.weights, net.seed)
         net.check()
-        net = net.shipped(dataset.sparkSession)
-        inference = Inference(
-            source=net.source,
-            feeds=net.feeds(*read),
-            features=features,
-            materialised=(),
-            batch_size=self.getBatchSize(),
-            device=self.getDevice(),
-            image_aggregation=self._aggregation(),
-            combined=None if combine is None else Combined(columns[0], cast("Combination", combine)),
-        )
+        inference = self.inference(net.shipped(dataset.sparkSession), reads=read, outputs=columns)
         policy = RowPolicy(
             cast("ErrorPolicy", self.getErrors()), self.getErrorCol(), net.reads.error, self.getErrorDetailCol()
         )
@@ -167,6 +153,69 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
         """
         return self._checked()
 
+    def inference(self, net: Network, *, reads: Sequence[str], outputs: Sequence[str]) -> Inference:
+        """Describe what the stage computes, for callers without a DataFrame.
+
+        Parameters
+        ----------
+        net : Network
+            Network of the stage, with paths as the process that runs it reaches them.
+        reads : sequence of str
+            Columns that the network reads.
+        outputs : sequence of str
+            Columns to add, one per layer, from the bottom to the top; with ``combine`` one for all.
+
+        Raises
+        ------
+        ColumnError
+            ``combine="sum"`` of vectors of several lengths.
+        """
+        layers, combine = net.layers(self.getLayers()), self.getCombine()
+        columns = outputs if combine is None else [f"{outputs[0]}_{place}" for place in range(len(layers))]
+        features = tuple(
+            net.feature(layer, name, self.getPooling()) for layer, name in zip(layers, columns, strict=True)
+        )
+        if combine == "sum":
+            _check_sum(net, layers, features)
+        return Inference(
+            source=net.source,
+            feeds=net.feeds(*reads),
+            features=features,
+            materialised=(),
+            batch_size=self.getBatchSize(),
+            device=self.getDevice(),
+            image_aggregation=self._aggregation(),
+            combined=None if combine is None else Combined(outputs[0], cast("Combination", combine)),
+        )
+
+    def class_scores(self, dataset: DataFrame) -> ClassScores:
+        """Return the outputs of the layer as class scores of a DataFrame's rows, for a cascade.
+
+        Raises
+        ------
+        vista_spark.errors.InvalidArgumentError
+            The stage has several layers.
+        vista_spark.errors.ColumnError
+            As on transform, for the columns that are read.
+        """
+        net, columns = self._checked(), self._read()
+        for column in columns:
+            net.reads.check(dataset, column, type(self).__name__)
+        layers = net.layers(self.getLayers())
+        if len(layers) > 1 and self.getCombine() is None:
+            named = ", ".join(layer.name for layer in layers)
+            raise InvalidArgumentError(f"layers must be one layer, got {named}. Set combine, or one layer.")
+        net.check()
+        features = self.inference(net, reads=columns, outputs=["scores"])
+        sizes = [_size(net, feature) for feature in features.features]
+        described = features.feeds, features.features, features.image_aggregation, features.combined
+        return ClassScores(
+            self.inference(net.shipped(dataset.sparkSession), reads=columns, outputs=["scores"]),
+            {column: column for column in features.reads},
+            width=sum(sizes) if self.getCombine() == "concat" else sizes[0],
+            digest=identity_of(f"{net.source.key}|{described}".encode()),
+        )
+
     def _checked(self) -> Network:
         kind = self._card(self._kind).kind
         if kind != self._kind:
@@ -186,7 +235,7 @@ class NetworkFeaturizer(Transformer, HasNetworkInput, HasNetwork, HasOutputCols,
         return "mean"
 
 
-def check_sum(net: Network, layers: Sequence[FeatureLayer], features: Sequence[Feature]) -> None:
+def _check_sum(net: Network, layers: Sequence[FeatureLayer], features: Sequence[Feature]) -> None:
     """Raise ``ColumnError`` where the features of layers cannot be added up."""
     sizes = [_size(net, feature) for feature in features]
     if len(set(sizes)) > 1:

@@ -12,7 +12,7 @@ from udfs.arrow import RowMap, RowPolicy
 from udfs.sql import as_arrow
 from vista_spark.compiling import CompiledPipeline
 from vista_spark.errors import ColumnError, InvalidArgumentError
-from vista_spark.features import CNNFeaturizer, TextFeaturizer, inference_of
+from vista_spark.features import CNNFeaturizer, TextFeaturizer
 from vista_spark.network import read_folder
 from vista_spark.occlusion import OcclusionExplainerModel
 from vista_spark.transfer import NULL_FEATURE, PredictorInputs
@@ -52,7 +52,7 @@ class FeatureModel:
     def __init__(self, stage: CNNFeaturizer | TextFeaturizer) -> None:
         self._column = stage.getInputCol()
         net = stage.open_network()
-        inference = inference_of(stage, net, reads=[self._column], outputs=stage.getOutputCols())
+        inference = stage.inference(net, reads=[self._column], outputs=stage.getOutputCols())
         self._names = inference.vectors
         errors = cast("ErrorPolicy", stage.getErrors())
         self._rows = RowMap(inference, (), RowPolicy(errors, ERROR, net.reads.error))

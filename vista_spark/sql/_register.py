@@ -9,7 +9,7 @@ from udfs.driver import register_function
 from udfs.sql import CascadeCalls, NetworkCalls, SQLNetwork
 from vista_spark.cascades import CascadeModel, sql_cascade
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.features import CNNFeaturizer, TextFeaturizer, inference_of
+from vista_spark.features import CNNFeaturizer, TextFeaturizer
 from vista_spark.network import Layers, warn_of_random_weights
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _sql_network(spark: SparkSession, name: str, stage: Featurizer) -> SQLNetwor
     }
     is_single = len(stage_layers) == 1 or stage.getCombine() is not None
     outputs = [_FEATURES] if is_single else [f"{_FEATURES}_{place}" for place in range(len(stage_layers))]
-    inference = inference_of(stage, net.shipped(spark), reads=[_VALUE], outputs=outputs)
+    inference = stage.inference(net.shipped(spark), reads=[_VALUE], outputs=outputs)
     policy = RowPolicy(cast("ErrorPolicy", stage.getErrors()), error=net.reads.error)
     from_top = tuple(layer.name for layer in reversed(net.card.layers))
     return SQLNetwork(inference, layers, from_top, policy, tensors=isinstance(net.reads, Layers))

@@ -92,7 +92,7 @@ def test_classes_in_another_order_are_aligned() -> None:
 
 def test_another_number_of_classes_is_refused() -> None:
     three = Scores("three", ((0.1, 0.2, 0.7),))
-    with pytest.raises(RowError, match="three must have scores of the 2 classes of the oracle, got 3"):
+    with pytest.raises(RowError, match="three must have scores of the 2 classes of the cascade, got 3"):
         scored(members(three, ORACLE), [0])
 
 

@@ -144,6 +144,7 @@ def test_answers_are_reused(df: DataFrame, models: tuple[Any, Any], tmp_path: Pa
     assert sorted(path.stat().st_mtime_ns for path in tmp_path.rglob("*.arrow")) == files
 
 
+@pytest.mark.connect
 def test_a_query_gives_the_rows_of_transform(fitted: CascadeModel, df: DataFrame, spark: SparkSession) -> None:
     assert register_sql(spark, kinds=fitted) == ("cascade",)
     df.createOrReplaceTempView("measured")
@@ -155,6 +156,57 @@ def test_a_query_gives_the_rows_of_transform(fitted: CascadeModel, df: DataFrame
         np.testing.assert_allclose(row["probability"], same["probability"].toArray())
     with pytest.raises(Exception, match="must have column 'z'"):
         spark.sql("SELECT cascade(struct(x), 'kinds') FROM measured").collect()
+
+
+@pytest.mark.connect
+def test_a_stream_and_a_query_of_a_probability_give_the_rows_of_transform(
+    df: DataFrame, models: tuple[Any, Any], spark: SparkSession, tmp_path: Path
+) -> None:
+    top = df.selectExpr("x", "z", "1 / (1 + exp(9 * (1.5 - x))) AS guess")
+    oracle = LogisticRegression().fit(*_binary(df))
+    model = Cascade(oracle=oracle, proxies=["guess"], target=0.9, costs=[1, 50], positive=True, metric="recall").fit(
+        top
+    )
+    assert model.certificate.is_met
+    expected = {row["x"]: (row["prediction"], row["answered_by"]) for row in model.transform(top).collect()}
+    assert {name for _, name in expected.values()} == {"proxy 1", "oracle"}
+    top.coalesce(1).write.parquet(str(tmp_path / "rows"))
+    stream = model.transform(spark.readStream.schema(top.schema).parquet(str(tmp_path / "rows")))
+    stream.writeStream.format("memory").queryName("answers").trigger(availableNow=True).start().awaitTermination()
+    register_sql(spark, top=model)
+    top.createOrReplaceTempView("scored")
+    query = (
+        "SELECT x, answer.prediction, answer.answered_by FROM (SELECT x, cascade(struct(*), 'top') AS answer FROM {})"
+    )
+    for frame in (spark.table("answers"), spark.sql(query.format("scored"))):
+        assert {row["x"]: (row["prediction"], row["answered_by"]) for row in frame.collect()} == expected
+
+
+def _binary(df: DataFrame) -> tuple[Any, Any]:
+    rows = df.toPandas()
+    return rows[["x", "z"]], (rows.kind == "top").to_numpy()
+
+
+def test_an_oracle_without_names_of_classes_is_compared_by_width(df: DataFrame, table: Any) -> None:
+    scored = df.selectExpr("x", "z", "transform(array(0, 1, 2), k -> exp(-8 * (x - k) * (x - k))) AS truth")
+    rows = table[["x", "z"]]
+    two = LogisticRegression().fit(rows, table.kind == "top")
+    with pytest.raises(InvalidArgumentError, match=r"proxy 1 must have scores of the 3 classes of the oracle, got 2\."):
+        Cascade(oracle="truth", proxies=[two]).fit(scored)
+    three = LogisticRegression().fit(rows, table.kind)
+    model = Cascade(oracle="truth", proxies=[three], target=0.9, costs=[1, 50]).fit(scored)
+    answered = model.transform(scored).toPandas()
+    assert "proxy 1" in set(answered.answered_by)
+    assert (answered.prediction == np.stack(answered.truth).argmax(axis=1)).mean() >= 0.9
+
+
+def test_an_oracle_that_fails_on_all_rows_of_the_sample_is_reported(df: DataFrame, models: tuple[Any, Any]) -> None:
+    empty = df.selectExpr("*", "CAST(NULL AS ARRAY<DOUBLE>) AS truth")
+    with pytest.warns(UserWarning, match=r"the oracle answers none of the \d+ rows that it was asked"):
+        model = Cascade(oracle="truth", proxies=[models[1]], target=0.9, costs=[1, 50]).fit(empty)
+    assert not model.certificate.is_met
+    (row,) = model.transform(empty).limit(1).collect()
+    assert (row["prediction"], row["cascade_error"]) == (None, "null")
 
 
 def test_a_sample_that_is_too_small_is_reported(df: DataFrame, models: tuple[Any, Any]) -> None:
