@@ -6,7 +6,7 @@ The transformations of torch networks are in :mod:`udfs.variants.torch`, which i
 from udfs.variants._build_task import BUILT, TRAIN, VALID, WEIGHTS, BuildTask
 from udfs.variants._labelled_images import IMAGE, LABEL
 from udfs.variants._structure import LayerChange, Structure
-from udfs.variants.measuring import COSTS, CostsTask, MeasuringError
+from udfs.variants.measuring import COSTS, CostsTask, MeasuredNetwork, MeasuringError
 
 __all__ = [
     "BUILT",
@@ -19,6 +19,7 @@ __all__ = [
     "BuildTask",
     "CostsTask",
     "LayerChange",
+    "MeasuredNetwork",
     "MeasuringError",
     "Structure",
 ]

@@ -101,8 +101,7 @@ class BuildTask:
     def _trained(self, recipe: Recipe) -> tuple[nn.Module, Structure]:
         import torch
 
-        from udfs.variants.torch import replace_head
-        from udfs.variants.torch._training import fine_tune, scores, train_head
+        from udfs.variants.torch import fine_tune, replace_head, scores, train_head
 
         base = self.base()
         images = read_images(self.store, TRAIN, self._resized(recipe))
@@ -141,8 +140,7 @@ class BuildTask:
         import torch
         from torch.utils.flop_counter import FlopCounterMode
 
-        from udfs.variants.torch import store, to_onnx
-        from udfs.variants.torch._training import scores
+        from udfs.variants.torch import scores, store, to_onnx
 
         document: dict[str, Any] = {"name": recipe.name, "steps": [str(step) for step in recipe.steps]}
         counted = network

@@ -23,11 +23,11 @@ import pyarrow as pa
 from optimizer.errors import CerebroError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from udfs.roster import ModelCard
+    from torch import nn
 
-__all__ = ["COSTS", "Costs", "CostsTask", "MeasuringError", "measure_costs"]
+__all__ = ["COSTS", "Costs", "CostsTask", "MeasuredNetwork", "MeasuringError", "measure_costs"]
 
 COSTS = pa.schema([pa.field("costs", pa.string())])
 """Schema of what a task returns: a JSON document per network."""
@@ -57,13 +57,35 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredNetwork:
+    """A network to measure.
+
+    Parameters
+    ----------
+    name : str
+        Name, for errors.
+    load : callable
+        Function that loads the network from its file.
+    shape : tuple of int
+        Shape of an image.
+    file : str, optional
+        File of the weights, whose mapped pages are counted.
+    """
+
+    name: str
+    load: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CostsTask:
     """Measurement of networks on a worker. Call it with ``mapInArrow`` on one row.
 
     Parameters
     ----------
-    models : tuple of ModelCard
-        Networks of torch with their weights.
+    networks : tuple of MeasuredNetwork
+        Networks of torch.
     batch_sizes : tuple of int
         Batch sizes to time.
     rounds : int
@@ -72,7 +94,7 @@ class CostsTask:
         Number of threads of a run. Default 1.
     """
 
-    models: tuple[ModelCard, ...]
+    networks: tuple[MeasuredNetwork, ...]
     batch_sizes: tuple[int, ...]
     rounds: int = 5
     threads: int = 1
@@ -117,12 +139,10 @@ def measure_costs(request: CostsTask) -> list[Costs]:
 def _answers(request: CostsTask) -> list[dict[str, Any]]:
     import torch
 
-    from udfs import roster
-
     torch.set_num_threads(request.threads)
     _warm_up()
-    answers = [_forked(card) for card in request.models]
-    networks = [(roster.load(card), card.preprocessing.inputs[0].shape) for card in request.models]
+    answers = [_forked(network) for network in request.networks]
+    networks = [(network.load(), network.shape) for network in request.networks]
     timed: list[dict[int, list[float]]] = [{size: [] for size in request.batch_sizes} for _ in networks]
     with torch.inference_mode():
         for number in range(request.rounds + 1):
@@ -154,7 +174,7 @@ def _warm_up() -> None:
         nn.Linear(2, 2)
 
 
-def _forked(card: ModelCard) -> dict[str, Any]:
+def _forked(network: MeasuredNetwork) -> dict[str, Any]:
     """Load and run a network in a copy of this process, which has run nothing yet."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -164,33 +184,31 @@ def _forked(card: ModelCard) -> dict[str, Any]:
             text = pipe.read()
         _, status = os.waitpid(child, 0)
         if status or not text:
-            raise MeasuringError(f"{card.name} could not be measured, status {status}: {text or 'no answer'}")
+            raise MeasuringError(f"{network.name} could not be measured, status {status}: {text or 'no answer'}")
         return dict(json.loads(text))
     status = 1
     try:
         os.close(reading)
         with os.fdopen(writing, "w") as pipe:
-            pipe.write(json.dumps(_loaded(card)))
+            pipe.write(json.dumps(_loaded(network)))
         status = 0
     finally:
         os._exit(status)
 
 
-def _loaded(card: ModelCard) -> dict[str, Any]:
+def _loaded(measured: MeasuredNetwork) -> dict[str, Any]:
     import torch
 
-    from udfs import roster
-
-    image = torch.rand(1, *card.preprocessing.inputs[0].shape)
+    image = torch.rand(1, *measured.shape)
     before = _memory("RssAnon")
     started = time.perf_counter()
-    network = roster.load(card)
+    network = measured.load()
     Path("/proc/self/clear_refs").write_text("5")  # the peak from here on
     with torch.inference_mode():
         network(image)
     seconds = time.perf_counter() - started
     # Pages of libraries are the process's; those of the weights are the network's.
-    resident = _memory("VmHWM") - _memory("RssFile") - before + _mapped(card.weights)
+    resident = _memory("VmHWM") - _memory("RssFile") - before + _mapped(measured.file)
     return {"bytes": max(1, resident), "load": seconds}
 
 
@@ -216,7 +234,6 @@ def _memory(entry: str) -> int:
 def _main() -> None:
     from pyspark.serializers import CloudPickleSerializer
 
-    import udfs.roster  # what loading a network imports, before memory is measured
     import udfs.weights.shared  # noqa: F401
 
     request: Any = CloudPickleSerializer().loads(sys.stdin.buffer.read())  # type: ignore[no-untyped-call]

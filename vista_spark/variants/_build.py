@@ -15,12 +15,13 @@ from optimizer.variants import FULL, Transformation, Tuning, plan_recipes
 from udfs.driver import is_local, validate_arguments
 from udfs.inference import NetworkFile
 from udfs.store import Store
-from udfs.variants import BUILT, COSTS, TRAIN, VALID, BuildTask, CostsTask
+from udfs.variants import BUILT, TRAIN, VALID, BuildTask
 from vista_spark import roster
 from vista_spark.errors import EmptyInputError, InvalidArgumentError
 from vista_spark.network import describe_preprocessing, network
 from vista_spark.variants._files import card_from, read_catalog, write_catalog
 from vista_spark.variants._inputs import LabelledTables, only_preprocessing
+from vista_spark.variants._measure import measure_cards
 
 if TYPE_CHECKING:
     import os
@@ -203,9 +204,7 @@ class _Base:
     def measure(self, spark: SparkSession, built: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Measure the costs of variants in one task."""
         document = self.document
-        task = CostsTask(tuple(card_from(document, entry, self.store) for entry in built), _BATCH_SIZES)
-        rows = spark.range(0, 1, 1, 1).mapInArrow(task, from_arrow_schema(COSTS)).collect()
-        return [json.loads(row[0]) for row in rows]
+        return measure_cards(spark, [card_from(document, entry, self.store) for entry in built], _BATCH_SIZES)
 
     @property
     def document(self) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from optimizer.errors import nearest
 from optimizer.variants import Measurement, pareto_front
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.features import CNNFeaturizer
-from vista_spark.variants._check import check_costs
 from vista_spark.variants._copy import copy_catalog
+from vista_spark.variants._measure import measure_cards
 from vista_spark.variants._picture import draw_catalog
 
 if TYPE_CHECKING:
@@ -155,7 +155,16 @@ class Catalog:
         pandas.DataFrame
             Columns ``variant``, ``cost``, ``recorded``, ``measured`` and ``ratio``, measured over recorded.
         """
-        return check_costs(spark, self.variants)
+        sizes = tuple(self.full.measurement.run_seconds)
+        again = measure_cards(spark, [variant.model for variant in self.variants], sizes)
+        rows = []
+        for variant, costs in zip(self.variants, again, strict=True):
+            recorded = variant.measurement
+            pairs = {name: (getattr(recorded, name), costs[name]) for name in ("resident_bytes", "load_seconds")}
+            for size in sizes:
+                pairs[f"run_seconds {size}"] = recorded.run_seconds[size], costs["run_seconds"][str(size)]
+            rows += [(variant.name, cost, before, now, now / before) for cost, (before, now) in pairs.items()]
+        return pd.DataFrame(rows, columns=["variant", "cost", "recorded", "measured", "ratio"])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Copy the catalog to a new folder: a JSON document, and the weights of each variant.

@@ -13,15 +13,19 @@ from udfs.variants.torch._onnx_export import to_onnx
 from udfs.variants.torch._onnx_layer import OnnxLayer
 from udfs.variants.torch._shorten import shorten
 from udfs.variants.torch._storage import store
+from udfs.variants.torch._training import fine_tune, scores, train_head
 
 __all__ = [
     "OnnxLayer",
     "apply_structure",
     "coarsen",
     "factorize",
+    "fine_tune",
     "narrow",
     "replace_head",
+    "scores",
     "shorten",
     "store",
     "to_onnx",
+    "train_head",
 ]
