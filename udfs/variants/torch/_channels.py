@@ -132,7 +132,7 @@ class Channels(fx.Interpreter):
         return self._used(path, numbers, shape[1]) if dense or (type(inner) is nn.Linear and len(shape) == 2) else None
 
     def _used(self, path: str, inputs: NDArray[np.int64], width: int | None) -> NDArray[np.int64]:
-        """Note a layer's call; a layer that is called again makes and reads the channels of its first call."""
+        """Record a call of a layer; a layer that is called again makes and reads the channels of its first call."""
         if path not in self.uses:
             outputs = inputs if width is None else self._new(width)
             self.uses[path] = ChannelUse(outputs, inputs, width is None)

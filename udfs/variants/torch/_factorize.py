@@ -11,7 +11,7 @@ from torch import nn
 from optimizer.errors import InvalidArgumentError
 from udfs.variants._structure import LayerChange, Structure
 from udfs.variants.torch._factored_layers import factored_layer, is_factorable
-from udfs.variants.torch._layers import plain_layers, replace_module
+from udfs.variants.torch._layers import layers_read_by_code, plain_layers, replace_module
 from udfs.variants.torch._runs import output_of
 
 __all__ = ["factorize"]
@@ -26,7 +26,7 @@ def factorize(module: nn.Module, keep: float, example: torch.Tensor | None = Non
     A weight of ``m`` outputs and ``n`` inputs becomes the product of ``m x k`` and ``k x n`` with the least squared
     error, ``k = keep * min(m, n)``. A convolution becomes one to ``k`` channels with a 1x1 convolution, or a vertical
     and a horizontal one if those have fewer weights at no larger error. Layers for which no pair has fewer weights,
-    grouped convolutions and tied layers stay.
+    grouped convolutions, tied layers, and layers whose weight other code reads, stay.
 
     Parameters
     ----------
@@ -66,9 +66,9 @@ def factorize(module: nn.Module, keep: float, example: torch.Tensor | None = Non
     if not 0 < keep <= 1:
         raise InvalidArgumentError(f"keep must be above 0 and at most 1, got {keep}.")
     responses = {} if example is None else _responses(module, example)
-    made, changes = copy.deepcopy(module), []
+    made, changes, kept = copy.deepcopy(module), [], layers_read_by_code(module)
     for path, layer in plain_layers(made, nn.Linear, nn.Conv2d):
-        if not is_factorable(layer):
+        if path in kept or not is_factorable(layer):
             continue
         factored = _factored(path, layer, keep, responses.get(path))
         if factored is not None:

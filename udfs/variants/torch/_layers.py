@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from udfs.handlers.torch import has_hooks
+from udfs.handlers.torch import has_hooks, trace_fx
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["CONVOLUTIONS", "copy_of_layer", "plain_layers", "replace_module"]
+__all__ = ["CONVOLUTIONS", "copy_of_layer", "layers_read_by_code", "plain_layers", "replace_module"]
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
@@ -54,3 +54,12 @@ def copy_of_layer(layer: nn.Module) -> nn.Module:
     made = copy.copy(layer)
     made._parameters, made._buffers = dict(layer._parameters), dict(layer._buffers)  # noqa: SLF001 - copy.copy shares
     return made
+
+
+def layers_read_by_code(module: nn.Module) -> set[str]:
+    """Return paths of layers whose weights the forward of another module reads, where torch.fx can trace it."""
+    try:
+        traced = trace_fx(module)
+    except Exception:  # noqa: BLE001 - the network's forward may raise anything
+        return set()
+    return {str(node.target).rpartition(".")[0] for node in traced.graph.nodes if node.op == "get_attr"}

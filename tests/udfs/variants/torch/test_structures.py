@@ -149,6 +149,34 @@ def test_shared_and_tied_layers() -> None:
     assert all(torch.equal(tensor, before[name]) for name, tensor in base.state_dict().items())
 
 
+class Mixed(nn.Module):
+    """Layers whose weights other code reads, a hook or a parametrization computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(16, 2, batch_first=True)
+        self.conv, self.read = nn.Conv1d(16, 16, 3, padding=1), nn.Linear(16, 16)
+        self.normed = nn.utils.parametrizations.weight_norm(nn.Linear(16, 16))
+        self.hooked, self.head = nn.Linear(16, 16), nn.Linear(16, 4)
+        self.hooked.register_forward_hook(lambda _layer, _inputs, output: output * 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.conv(self.attention(x, x, x)[0].transpose(1, 2)).mean(2)
+        return self.head(self.hooked(self.normed(nn.functional.linear(x, self.read.weight))))
+
+
+def test_layers_that_do_more_than_their_class_stay() -> None:
+    torch.manual_seed(0)
+    base = Mixed().eval()
+    x = torch.randn(2, 5, 16)
+    made, structure = factorize(base, 0.25)
+    assert [change.path for change in structure.changes] == ["head"]
+    assert made(x).shape == (2, 4)
+    small, structure = store(base, 16)
+    assert {change.path for change in structure.changes} == {"conv", "read", "head"}
+    torch.testing.assert_close(small(x), base(x), rtol=0.01, atol=0.01)
+
+
 def test_a_variant_of_the_roster_is_restored_by_its_card(tmp_path: Path) -> None:
     base, _ = replace_head(load("squeezenet1_1"), 5)
     made, factored = factorize(base, 0.5)
