@@ -62,4 +62,5 @@ def layers_read_by_code(module: nn.Module) -> set[str]:
         traced = trace_fx(module)
     except Exception:  # noqa: BLE001 - the network's forward may raise anything
         return set()
-    return {str(node.target).rpartition(".")[0] for node in traced.graph.nodes if node.op == "get_attr"}
+    read = {str(node.target).rpartition(".")[0] for node in traced.graph.nodes if node.op == "get_attr"}
+    return read - {""}  # the module itself, which may be a layer
