@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from udfs.mlp._rows import Rows
     from udfs.mlp._settings import Settings
 
-__all__ = ["Fitted", "fit"]
+__all__ = ["Fitted", "fit", "moments"]
 
 _CHUNK = 8192
 
@@ -124,7 +124,7 @@ def _gradients(network: Perceptron, examples: Examples, settings: Settings) -> t
 
 
 def _standardise(gang: Gang, network: Perceptron, features: NDArray[np.float32], weights: NDArray[np.float64]) -> None:
-    mean, scale = _moments(gang, features, weights)
+    mean, scale = moments(gang, features, weights)
     network.mean.copy_(torch.from_numpy(mean))
     network.scale.copy_(torch.from_numpy(scale))
     for start in range(0, len(features), _CHUNK):
@@ -135,13 +135,13 @@ def _standardise(gang: Gang, network: Perceptron, features: NDArray[np.float32],
 def _standardise_targets(
     gang: Gang, network: Perceptron, targets: NDArray[np.float64], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    mean, scale = _moments(gang, targets[:, None], weights)
+    mean, scale = moments(gang, targets[:, None], weights)
     network.target_mean.fill_(mean[0])
     network.target_scale.fill_(scale[0])
     return (targets - mean) / scale
 
 
-def _moments(
+def moments(
     gang: Gang, values: NDArray[np.float32] | NDArray[np.float64], weights: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and standard deviation of each column over all tasks; 1 for the deviation of one that does not vary."""

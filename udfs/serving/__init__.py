@@ -1,6 +1,7 @@
 """Execution of serving: backends that run batches, the router that sends them requests, and their messages."""
 
 from udfs.serving._admission import Admission, Offered
+from udfs.serving._attribute_scoring import AttributeScoring
 from udfs.serving._backend import Backend, BackendSpec
 from udfs.serving._deadline_timer import DeadlineTimer
 from udfs.serving._deliveries import Deliveries
@@ -13,7 +14,7 @@ from udfs.serving._errors import (
     ServerStoppedError,
     TooLateError,
 )
-from udfs.serving._heads import read_head
+from udfs.serving._heads import Head, read_head
 from udfs.serving._input_readers import FeedReader, TensorReader
 from udfs.serving._link import Link
 from udfs.serving._live_router import LiveRouter
@@ -32,6 +33,7 @@ __all__ = [
     "Admission",
     "Attach",
     "Attached",
+    "AttributeScoring",
     "Backend",
     "BackendSpec",
     "BackendWorker",
@@ -43,6 +45,7 @@ __all__ = [
     "FunctionRecipe",
     "FunctionScoring",
     "GroupRecipe",
+    "Head",
     "HeadScoring",
     "Joined",
     "Link",

@@ -1,0 +1,167 @@
+"""Attributes of images: label columns, their classes, and the measured accuracy of their predictions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, IntegralType, StringType
+
+from udfs.driver import check_present, quoted
+from vista_spark.errors import ColumnError, EmptyInputError, LabelError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["SharedAttribute", "accuracies", "check_labels", "class_places", "learned_attributes", "wilson_interval"]
+
+_MOST_CLASSES = 1_000
+_Z95 = 1.959964
+
+
+@dataclass(frozen=True, slots=True)
+class SharedAttribute:
+    """An attribute that a shared model predicts.
+
+    Parameters
+    ----------
+    name : str
+        Label column, and name of the session that serves it.
+    kind : str
+        Spark type of the labels: boolean, tinyint, smallint, int, bigint or string.
+    classes : tuple
+        Labels in ascending order, which is the order of the head's outputs.
+    majority : object
+        Most frequent label of the training rows.
+    train_rows, valid_rows : int
+        Number of rows with a label.
+    accuracy : float
+        Share of correct predictions on the validation rows.
+    baseline : float
+        Share of the validation rows with the label `majority`.
+    """
+
+    name: str
+    kind: str
+    classes: tuple[Any, ...]
+    majority: Any
+    train_rows: int
+    valid_rows: int = 0
+    accuracy: float = 0.0
+    baseline: float = 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Confidence interval of the accuracy, 95 %."""
+        return wilson_interval(self.accuracy, self.valid_rows)
+
+
+def wilson_interval(share: float, rows: int) -> tuple[float, float]:
+    """Return the confidence interval of a share at 95 % (Wilson, 1927).
+
+    Examples
+    --------
+    >>> [round(end, 3) for end in wilson_interval(0.9, 100)]
+    [0.826, 0.945]
+    """
+    if not rows:
+        return 0.0, 1.0
+    square = _Z95**2 / rows
+    centre = (share + square / 2) / (1 + square)
+    reach = _Z95 * sqrt(share * (1 - share) / rows + square / (4 * rows)) / (1 + square)
+    return max(0.0, centre - reach), min(1.0, centre + reach)
+
+
+def check_labels(df: DataFrame, names: Sequence[str], what: str) -> dict[str, str]:
+    """Return the Spark type of each label column.
+
+    Raises
+    ------
+    ColumnError, LabelError
+        A column is missing, twice in the list, or of a type without classes.
+    """
+    if not names or len(set(names)) < len(names):
+        raise ColumnError(f"labelCols must be at least one column, each once, got {list(names)}.")
+    check_present(df, names, what)
+    kinds = {name: df.schema[name].dataType for name in names}
+    for name, kind in kinds.items():
+        if not isinstance(kind, BooleanType | IntegralType | StringType):
+            raise LabelError(
+                f"labelCols must be boolean, integer or string, got {kind.simpleString()} for {name!r} of {what}. "
+                f'Cast it: df.withColumn({name!r}, col({name!r}).cast("int")).'
+            )
+    return {name: kind.simpleString() for name, kind in kinds.items()}
+
+
+def learned_attributes(df: DataFrame, kinds: dict[str, str]) -> list[SharedAttribute]:
+    """Read the classes of each label column in one job.
+
+    Raises
+    ------
+    LabelError
+        A column has fewer than two classes, or too many.
+    """
+    facts: list[Column] = []
+    for place, column in enumerate(F.col(quoted(name)) for name in kinds):
+        values = F.sort_array(F.collect_set(column))
+        # The driver gets no more labels than it can use.
+        facts += [F.slice(values, 1, _MOST_CLASSES + 1).alias(f"classes{place}"), F.count(column).alias(f"rows{place}")]
+        facts.append(F.mode(column).alias(f"mode{place}"))
+    row = df.agg(*facts).first()
+    assert row is not None  # an aggregate of all rows
+    found = []
+    for place, (name, kind) in enumerate(kinds.items()):
+        classes = tuple(row[f"classes{place}"])
+        if len(classes) < 2:  # noqa: PLR2004 - a head tells at least two classes apart
+            got = f"only {classes[0]!r}" if classes else "none"
+            raise LabelError(
+                f"labelCols must have at least two classes each in train, got {got} in {name!r}. Leave the column out, "
+                "or add rows of another class."
+            )
+        if len(classes) > _MOST_CLASSES:
+            raise LabelError(
+                f"labelCols must have at most {_MOST_CLASSES:,} classes each, got more in {name!r}. Leave the column "
+                "out, or group its values."
+            )
+        found.append(SharedAttribute(name, kind, classes, row[f"mode{place}"], row[f"rows{place}"]))
+    return found
+
+
+def class_places(attributes: Sequence[SharedAttribute]) -> Column:
+    """Return an array of the places of the labels among the classes of their attributes, -1 for null."""
+    places = []
+    for attribute in attributes:
+        classes = F.array(*(F.lit(label).cast(attribute.kind) for label in attribute.classes))
+        place = F.array_position(classes, F.col(quoted(attribute.name))).cast("int")
+        places.append(F.coalesce(place - 1, F.lit(-1)))
+    return F.array(*places)
+
+
+def accuracies(predicted: DataFrame, attributes: Sequence[SharedAttribute], columns: Sequence[str]) -> list[Any]:
+    """Count, in one job, the rows with a label and a prediction, and those that prediction and majority hit.
+
+    Raises
+    ------
+    EmptyInputError
+        An attribute has no such row.
+    """
+    facts = []
+    for attribute, column in zip(attributes, columns, strict=True):
+        label, guess = F.col(quoted(attribute.name)), F.col(quoted(column))
+        usable = label.isNotNull() & guess.isNotNull()
+        majority = F.lit(attribute.majority).cast(attribute.kind)
+        facts.append(
+            F.array(*(F.count_if(usable & hit) for hit in (F.lit(True), label == guess, label == majority)))
+        )
+    row = predicted.agg(*facts).first()
+    assert row is not None  # an aggregate of all rows
+    for attribute, (rows, *_) in zip(attributes, row, strict=True):
+        if not rows:
+            raise EmptyInputError(
+                f"valid must have a row with a readable image and a label in {attribute.name!r}, got none."
+            )
+    return list(row)

@@ -1,0 +1,113 @@
+"""Folders of shared models: JSON with parts, dependencies and digests, and a file of weights per part."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optimizer import __version__
+from udfs.serving import Head, read_head
+from udfs.weights import WeightsError
+from vista_spark.errors import ExistingFileError, InvalidArgumentError, VistaError
+from vista_spark.features import CNNFeaturizer
+from vista_spark.network import read_folder, write_folder
+from vista_spark.variants._attributes import SharedAttribute
+from vista_spark.variants._shared_model import TRUNK, SharedModel, save_head
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["SharedModelError", "read_shared", "write_shared"]
+
+_FACTS = "shared.json"
+_FORMAT = 1
+
+
+class SharedModelError(VistaError, ValueError):
+    """A folder of a shared model that is incomplete, changed, or of a newer version."""
+
+
+def write_shared(shared: SharedModel, trunk: CNNFeaturizer, folder: Path) -> None:
+    """Write a shared model to a new folder; see :meth:`SharedModel.save`."""
+    if folder.exists():
+        raise ExistingFileError(f"folder must be new, got {folder}, which exists. Choose another one, or remove it.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
+        partial = Path(name) / "partial"
+        write_folder(trunk, partial / TRUNK)
+        (partial / "heads").mkdir()
+        folders = [TRUNK]
+        for place, attribute in enumerate(shared.attributes):
+            folders.append(f"heads/{place}.safetensors")
+            save_head(shared.head(attribute.name), partial / folders[-1])
+        parts = [
+            asdict(part) | {"files": {path: _digest(partial / path) for path in _files(partial, place)}}
+            for part, place in zip(shared.parts, folders, strict=True)
+        ]
+        facts = {
+            "format": _FORMAT,
+            "version": __version__,
+            "parts": parts,
+            "attributes": [asdict(attribute) for attribute in shared.attributes],
+        }
+        (partial / _FACTS).write_text(json.dumps(facts, indent=1), encoding="utf-8")
+        os.replace(partial, folder)  # noqa: PTH105 - atomic: no reader sees half of it
+
+
+def read_shared(folder: Path) -> SharedModel:
+    """Read a shared model; see :meth:`SharedModel.load`."""
+    try:
+        facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+        written = int(facts["format"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SharedModelError(f"folder must be one that SharedModel.save wrote, got {folder}: {error!r}.") from error
+    if written > _FORMAT:
+        raise SharedModelError(
+            f"folder must be of format {_FORMAT} or below, got {written} in {folder}, written by version "
+            f"{facts.get('version')}. Install that version."
+        )
+    try:
+        return _from_facts(facts, folder)
+    except (OSError, ValueError, KeyError, TypeError, WeightsError, InvalidArgumentError) as error:
+        if isinstance(error, SharedModelError):
+            raise
+        raise SharedModelError(f"{folder} must have the parts that {_FACTS} lists: {error}. Save it anew.") from error
+
+
+def _from_facts(facts: Mapping[str, Any], folder: Path) -> SharedModel:
+    for part in facts["parts"]:
+        for name, digest in part["files"].items():
+            if not (folder / name).resolve().is_relative_to(folder.resolve()):
+                raise SharedModelError(f"files of a part must lie in the folder, got {name!r}.")
+            if _digest(folder / name) != digest:
+                raise SharedModelError(
+                    f"{folder / name} must have the SHA-256 {digest}, got another one: it is damaged or was changed. "
+                    "Restore it from a copy, or save the model anew."
+                )
+    attributes = [
+        SharedAttribute(**(fields | {"classes": tuple(fields["classes"])})) for fields in facts["attributes"]
+    ]
+    heads = [read_head(str(folder / next(iter(part["files"])))) for part in facts["parts"][1:]]
+    if [len(head.bias) for head in heads] != [len(attribute.classes) for attribute in attributes]:
+        raise SharedModelError(f"parts must have an upper part per attribute, got {len(heads)} in {folder}.")
+    head = Head(np.concatenate([head.weight for head in heads]), np.concatenate([head.bias for head in heads]))
+    return SharedModel(read_folder(CNNFeaturizer, folder / TRUNK), head, attributes)
+
+
+def _files(root: Path, place: str) -> list[str]:
+    """List the files of a part, relative to the root."""
+    path = root / place
+    found = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [file.relative_to(root).as_posix() for file in found if file.is_file()]
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
