@@ -178,12 +178,15 @@ class Backend:
     def _submit(self, request: Submit) -> Noted:
         now = _now_ms()
         absent = []
+        contents = {(unit.group, unit.key): unit.inputs for unit in request.units if unit.key and unit.inputs}
         with self._changed:
             self._scheduler.cancel(request.cancelled)
             for unit in request.units:
+                inputs = unit.inputs or contents.get((unit.group, unit.key))
                 remaining = unit.remaining_ms - min(_BACK_MS, _BACK_SHARE * unit.remaining_ms)
                 waiting = Waiting(unit.number, now + remaining, unit.session, unit.alone)
-                if not self._scheduler.put(unit.group, waiting, unit.key, unit.inputs):
+                # The unit with the content may have been one that cannot be sent.
+                if inputs is None or not self._scheduler.put(unit.group, waiting, unit.key, inputs):
                     absent.append(unit)
             self._changed.notify_all()
         if absent:

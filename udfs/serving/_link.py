@@ -146,20 +146,7 @@ class Link:
                 batch = fill_message(self._units)
                 del self._units[: len(batch)]
                 cancelled, self._cancelled = tuple(self._cancelled), []
-            now = time.monotonic()
-            units = tuple(
-                Unit(
-                    unit.number,
-                    unit.session,
-                    unit.group,
-                    1000 * (unit.deadline - now),
-                    "" if unit.suspect else unit.key,
-                    dict(unit.inputs),
-                    alone=unit.suspect,
-                )
-                for unit in batch
-                if unit.deadline > now
-            )
+            units = _units(batch, time.monotonic())
             try:
                 self._submit(units, cancelled)
             except (CallError, RefusedError) as error:
@@ -219,3 +206,19 @@ class Link:
             self._changed.notify_all()
         self._caller.close()
         self._owner.lost(self, why)
+
+
+def _units(batch: Sequence[Pending], now: float) -> tuple[Unit, ...]:
+    """Describe rows for a message; rows of the same content and group send it once, with the first of them."""
+    units: list[Unit] = []
+    sent: set[tuple[str, str]] = set()
+    for row in batch:
+        if row.deadline <= now:
+            continue
+        key = "" if row.suspect else row.key
+        inputs = {} if (row.group, key) in sent else dict(row.inputs)
+        if key:
+            sent.add((row.group, key))
+        left = 1000 * (row.deadline - now)
+        units.append(Unit(row.number, row.session, row.group, left, key, inputs, alone=row.suspect))
+    return tuple(units)

@@ -38,7 +38,9 @@ class Unit:
     group: str
     remaining_ms: float  # milliseconds until the deadline: clocks of two machines are never compared
     key: str  # digest of the content if sessions share a trunk, else ""
-    inputs: dict[str, Any]  # inputs without a batch axis; encoded images and texts are their bytes
+    # Inputs without a batch axis; encoded images and texts are their bytes. Empty if an earlier unit of the message has
+    # the same group and key.
+    inputs: dict[str, Any]
     alone: bool = False  # True for a batch of its own
 
 
@@ -134,7 +136,7 @@ class Attach(Request[Attached]):
     location: str
 
 
-SERVING = WireProtocol("cerebro-serving", 2, (Submit, Collect, Adopt, Stop))
+SERVING = WireProtocol("cerebro-serving", 3, (Submit, Collect, Adopt, Stop))
 """Protocol whose requests backends answer."""
 
 ATTACHING = WireProtocol("cerebro-serving-driver", 1, (Attach,))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from udfs.inference import files_of_this_process
 from udfs.serving import AttributeScoring, Head
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.features import inference_of
-from vista_spark.serving import Session
+from vista_spark.serving import Session, profile_batches
 
 if TYPE_CHECKING:
     import os
@@ -132,8 +132,10 @@ class SharedModel(Transformer):
         part = slice(*list(pairwise(ends))[place])
         return Head(self._head.weight[part], self._head.bias[part])
 
-    def sessions(self, *, slo_ms: float = 500.0, rate: float = 1.0) -> list[Session]:
+    def sessions(self, *, slo_ms: float = 500.0, rate: float = 1.0, threads: int = 1) -> list[Session]:
         """Return a session per attribute, named after it, for a server, which runs their trunk once per image.
+
+        Their batches are measured once, in this process, because they differ only in their upper parts.
 
         Parameters
         ----------
@@ -141,6 +143,8 @@ class SharedModel(Transformer):
             Milliseconds from a request to its answer. Default 500.
         rate : float
             Expected requests per second of each attribute. Default 1.
+        threads : int
+            CPU threads of a batch, those of the server. Default 1.
 
         Returns
         -------
@@ -149,7 +153,7 @@ class SharedModel(Transformer):
         """
         net = self._trunk.open_network()
         folder = Path(tempfile.mkdtemp(dir=files_of_this_process()))
-        return [
+        sessions = [
             Session(
                 attribute.name,
                 model=net.card,
@@ -163,6 +167,8 @@ class SharedModel(Transformer):
             )
             for place, attribute in enumerate(self.attributes)
         ]
+        profile = profile_batches(sessions[0], threads=threads)
+        return [replace(session, profile=profile) for session in sessions]
 
     def explain(self) -> str:
         """Describe the parts, their costs, the accuracy of each attribute, and what all cost against one."""
