@@ -103,7 +103,9 @@ def _groups(classes: Sequence[int]) -> list[_Group]:
 
 def _frequencies(gang: Gang, wanted: torch.Tensor, classes: Sequence[int]) -> torch.Tensor:
     """Return the frequencies of the classes of all heads, with one more row of each class, so that none is zero."""
-    counts = [torch.bincount(column[column >= 0], minlength=size) for column, size in zip(wanted.T, classes, strict=True)]
+    counts = [
+        torch.bincount(column[column >= 0], minlength=size) for column, size in zip(wanted.T, classes, strict=True)
+    ]
     gang.sum_(counts)
     return torch.cat([(count + 1) / (count + 1).sum() for count in counts])
 

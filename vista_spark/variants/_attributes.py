@@ -113,10 +113,10 @@ def learned_attributes(df: DataFrame, kinds: dict[str, str]) -> list[SharedAttri
         facts.append(F.mode(column).alias(f"mode{place}"))
     row = df.agg(*facts).first()
     assert row is not None  # an aggregate of all rows
-    found = []
+    attributes = []
     for place, (name, kind) in enumerate(kinds.items()):
         classes = tuple(row[f"classes{place}"])
-        if len(classes) < 2:  # noqa: PLR2004 - a head tells at least two classes apart
+        if len(classes) < 2:
             got = f"only {classes[0]!r}" if classes else "none"
             raise LabelError(
                 f"labelCols must have at least two classes each in train, got {got} in {name!r}. Leave the column out, "
@@ -127,8 +127,8 @@ def learned_attributes(df: DataFrame, kinds: dict[str, str]) -> list[SharedAttri
                 f"labelCols must have at most {_MOST_CLASSES:,} classes each, got more in {name!r}. Leave the column "
                 "out, or group its values."
             )
-        found.append(SharedAttribute(name, kind, classes, row[f"mode{place}"], row[f"rows{place}"]))
-    return found
+        attributes.append(SharedAttribute(name, kind, classes, row[f"mode{place}"], row[f"rows{place}"]))
+    return attributes
 
 
 def class_places(attributes: Sequence[SharedAttribute]) -> Column:
@@ -154,9 +154,7 @@ def accuracies(predicted: DataFrame, attributes: Sequence[SharedAttribute], colu
         label, guess = F.col(quoted(attribute.name)), F.col(quoted(column))
         usable = label.isNotNull() & guess.isNotNull()
         majority = F.lit(attribute.majority).cast(attribute.kind)
-        facts.append(
-            F.array(*(F.count_if(usable & hit) for hit in (F.lit(True), label == guess, label == majority)))
-        )
+        facts.append(F.array(*(F.count_if(usable & hit) for hit in (F.lit(True), label == guess, label == majority))))
     row = predicted.agg(*facts).first()
     assert row is not None  # an aggregate of all rows
     for attribute, (rows, *_) in zip(attributes, row, strict=True):

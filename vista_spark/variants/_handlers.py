@@ -99,7 +99,9 @@ class Handlers:
         self._attributes[input_type] = {**known, **added}
         self._handlers.setdefault(input_type, []).append((tuple(added), handler))
 
-    def dispatch(self, input_type: str, record: Any, *, timeout_ms: float | None = None) -> dict[str, Future[Prediction]]:
+    def dispatch(
+        self, input_type: str, record: Any, *, timeout_ms: float | None = None
+    ) -> dict[str, Future[Prediction]]:
         """Send an input to all models that are registered for its type.
 
         Parameters

@@ -34,14 +34,14 @@ class SharedModelError(VistaError, ValueError):
     """A folder of a shared model that is incomplete, changed, or of a newer version."""
 
 
-def write_shared(shared: SharedModel, trunk: CNNFeaturizer, folder: Path) -> None:
+def write_shared(shared: SharedModel, folder: Path) -> None:
     """Write a shared model to a new folder; see :meth:`SharedModel.save`."""
     if folder.exists():
         raise ExistingFileError(f"folder must be new, got {folder}, which exists. Choose another one, or remove it.")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
         partial = Path(name) / "partial"
-        write_folder(trunk, partial / TRUNK)
+        write_folder(shared.trunk, partial / TRUNK)
         (partial / "heads").mkdir()
         folders = [TRUNK]
         for place, attribute in enumerate(shared.attributes):
@@ -91,9 +91,7 @@ def _from_facts(facts: Mapping[str, Any], folder: Path) -> SharedModel:
                     f"{folder / name} must have the SHA-256 {digest}, got another one: it is damaged or was changed. "
                     "Restore it from a copy, or save the model anew."
                 )
-    attributes = [
-        SharedAttribute(**(fields | {"classes": tuple(fields["classes"])})) for fields in facts["attributes"]
-    ]
+    attributes = [SharedAttribute(**(fields | {"classes": tuple(fields["classes"])})) for fields in facts["attributes"]]
     heads = [read_head(str(folder / next(iter(part["files"])))) for part in facts["parts"][1:]]
     if [len(head.bias) for head in heads] != [len(attribute.classes) for attribute in attributes]:
         raise SharedModelError(f"parts must have an upper part per attribute, got {len(heads)} in {folder}.")
@@ -104,8 +102,8 @@ def _from_facts(facts: Mapping[str, Any], folder: Path) -> SharedModel:
 def _files(root: Path, place: str) -> list[str]:
     """List the files of a part, relative to the root."""
     path = root / place
-    found = sorted(path.rglob("*")) if path.is_dir() else [path]
-    return [file.relative_to(root).as_posix() for file in found if file.is_file()]
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [file.relative_to(root).as_posix() for file in files if file.is_file()]
 
 
 def _digest(file: Path) -> str:

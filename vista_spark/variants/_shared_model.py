@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pyspark.ml import Transformer
@@ -74,6 +74,8 @@ class SharedModel(Transformer):
 
     Attributes
     ----------
+    trunk : CNNFeaturizer
+        Stage that computes the outputs of the trunk.
     attributes : tuple of SharedAttribute
         Classes, rows and accuracy of each attribute.
     parts : tuple of SharedPart
@@ -82,7 +84,7 @@ class SharedModel(Transformer):
 
     def __init__(self, trunk: CNNFeaturizer, head: Head, attributes: Sequence[SharedAttribute]) -> None:
         super().__init__()
-        self._trunk, self._head = trunk, head
+        self.trunk, self._head = trunk, head
         self.attributes = tuple(attributes)
         net = trunk.open_network()
         below = net.graph.ancestors([net.layer(net.layers(trunk.getLayers())[0])])
@@ -110,7 +112,7 @@ class SharedModel(Transformer):
         return self.transform(df)
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
-        trunk, columns = self._trunk, self.outputCols
+        trunk, columns = self.trunk, self.outputCols
         net, column = trunk.open_network(), trunk.getInputCol()
         net.reads.check(dataset, column, type(self).__name__)
         policy = RowPolicy("null", trunk.getErrorCol(), net.reads.error)
@@ -142,7 +144,8 @@ class SharedModel(Transformer):
         slo_ms : float
             Milliseconds from a request to its answer. Default 500.
         rate : float
-            Expected requests per second of each attribute. Default 1.
+            Expected images per second, each sent to all sessions. Default 1. A session's rate is its part of them: an
+            image passes the trunk once for all.
         threads : int
             CPU threads of a batch, those of the server. Default 1.
 
@@ -151,7 +154,7 @@ class SharedModel(Transformer):
         list of Session
             Sessions whose output has the scores of the attribute's classes.
         """
-        net = self._trunk.open_network()
+        net = self.trunk.open_network()
         folder = Path(tempfile.mkdtemp(dir=files_of_this_process()))
         sessions = [
             Session(
@@ -160,10 +163,10 @@ class SharedModel(Transformer):
                 weights=net.weights,
                 head=save_head(self.head(attribute.name), folder / f"{place}.safetensors"),
                 slo_ms=slo_ms,
-                rate=rate,
-                layer=str(self._trunk.getLayers()),
-                image_size=self._trunk.getImageSize(),
-                seed=self._trunk.getSeed(),
+                rate=rate / len(self.attributes),
+                layer=str(self.trunk.getLayers()),
+                image_size=self.trunk.getImageSize(),
+                seed=self.trunk.getSeed(),
             )
             for place, attribute in enumerate(self.attributes)
         ]
@@ -173,11 +176,9 @@ class SharedModel(Transformer):
     def explain(self) -> str:
         """Describe the parts, their costs, the accuracy of each attribute, and what all cost against one."""
         trunk, *heads = self.parts
-        total, one = sum(part.flops for part in self.parts), trunk.flops + heads[0].flops
-        lines = [
-            f"{len(heads)} attributes share {self._trunk.getModel()} up to {self._trunk.getLayers()}: "
-            f"{trunk.flops / 1e9:.3f} GFLOP and {trunk.nbytes / 1e6:.1f} MB, {trunk.flops / total:.2%} of all FLOPs",
-        ]
+        total, single = sum(part.flops for part in self.parts), trunk.flops + heads[0].flops
+        share = f"{trunk.flops / 1e9:.3f} GFLOP and {trunk.nbytes / 1e6:.1f} MB, {trunk.flops / total:.2%} of all FLOPs"
+        lines = [f"{len(heads)} attributes share {self.trunk.getModel()} up to {self.trunk.getLayers()}: {share}"]
         for part, attribute in zip(heads, self.attributes, strict=True):
             low, high = attribute.interval
             lines.append(
@@ -186,7 +187,9 @@ class SharedModel(Transformer):
                 f"{part.nbytes / 1e3:.1f} kB, {len(attribute.classes)} classes"
             )
         separate = sum(trunk.flops + part.flops for part in heads)
-        lines.append(f"cost of all against one: {total / one:.4f} shared, {separate / one:.2f} as separate networks")
+        lines.append(
+            f"cost of all against one: {total / single:.4f} shared, {separate / single:.2f} as separate networks"
+        )
         return "\n".join(lines)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -204,7 +207,7 @@ class SharedModel(Transformer):
         """
         from vista_spark.variants._shared_files import write_shared  # reads this class
 
-        write_shared(self, self._trunk, Path(folder))
+        write_shared(self, Path(folder))
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> SharedModel:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["share"]
 
-_FEATURES, _PLACES = "features", "places"
+_FEATURES, _PLACES, _KEY = "features", "places", "key"
 _BATCH = 128
 
 
@@ -166,11 +166,12 @@ def _trained(
     labels = class_places(attributes).alias(_PLACES)
     known = [F.col(quoted(attribute.name)).isNotNull() for attribute in attributes]
     rows = train.where(F.array_contains(F.array(*known), F.lit(True)))
-    rows = rows.select(F.col(quoted(trunk.getInputCol())), labels)
+    image = F.col(quoted(trunk.getInputCol()))
+    rows = rows.select(image, labels, F.xxhash64(image).alias(_KEY))
     outputs = trunk.copy().setOutputFormat("array").transform(rows)
-    outputs = outputs.select(_FEATURES, _PLACES).where(F.col(_FEATURES).isNotNull()).repartition(workers or slots)
-    # The rows of a shuffle arrive in any order. This one depends on them alone, and so do the heads.
-    outputs = outputs.sortWithinPartitions(F.xxhash64(_FEATURES, _PLACES))
+    outputs = outputs.select(_FEATURES, _PLACES, _KEY).where(F.col(_FEATURES).isNotNull())
+    # The order, and so the batches, depend on the images alone: not on a shuffle, and not on the other attributes.
+    outputs = outputs.repartition(workers or slots, _KEY).sortWithinPartitions(_KEY, _PLACES)
     result = outputs.mapInArrow(training, HeadTraining.schema, barrier=True).collect()
     report = json.loads(result[0]["report"]) if result else {"rows": 0}
     if not report["rows"]:
