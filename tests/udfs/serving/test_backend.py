@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from udfs.serving import Backend, BackendSpec, GroupRecipe, Placed
+from udfs.serving._link import _units as link_units
 from udfs.serving._messages import Adopt, Collect, Stop, Submit, Unit
+from udfs.serving._pending_requests import Joined, Pending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -152,3 +155,40 @@ def test_groups_run_beside_each_other_if_asked(parallel: bool) -> None:
     serving.join(SLO / 1000)
     assert not serving.is_alive()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("runner of")]
+
+
+def test_a_content_travels_once_in_a_message(backend: Backend, group: Doubling) -> None:
+    """Later units of its group and key have no inputs; one whose content did not come is sent again by the router."""
+    first = Unit(1, "cats", "cats+dogs", SLO, "a", {"x": np.float64(3)})
+    backend.answer(Submit((first, replace(first, number=2, session="dogs", inputs={})), ()))
+    results = collected(backend, 2)
+    assert {(answer.number, float(answer.outputs["x"])) for answer in results} == {(1, 6.0), (2, 6.0)}
+    backend.answer(Submit((replace(first, number=3, key="b", inputs={}),), ()))
+    assert [(answer.number, answer.failure) for answer in collected(backend, 3)[2:]] == [(3, "absent")]
+    assert group.reads == [3.0]
+
+
+def collected(backend: Backend, count: int) -> list[Any]:
+    found: dict[int, Any] = {}
+    while len(found) < count:
+        found |= {answer.number: answer for answer in backend.answer(Collect(0)).answers}
+    return list(found.values())
+
+
+def test_rows_of_the_same_content_and_group_are_described_once() -> None:
+    row = Pending(1, "cats", "pets", 10.0, {"x": np.ones(2)}, "a", 0, Joined(1, lambda: None))
+    rows = [
+        row,
+        replace(row, number=2, session="dogs"),
+        replace(row, number=3, group="birds"),
+        replace(row, number=4, suspect=True),
+        replace(row, number=5, deadline=0.5),
+        replace(row, number=6, key=""),
+        replace(row, number=7, key=""),
+    ]
+    units = link_units(rows, 1.0)
+    assert [(unit.number, bool(unit.inputs)) for unit in units] == [
+        *[(1, True), (2, False), (3, True), (4, True)],
+        *[(6, True), (7, True)],
+    ]
+    assert units[0].remaining_ms == pytest.approx(9000)
