@@ -1,1 +1,1 @@
-"""Benchmarks of model variants: approximate model scheduling."""
+"""Benchmarks of model variants: approximate model scheduling, and shared trunks."""

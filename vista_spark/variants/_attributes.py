@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, IntegralType, StringType
 
+from optimizer.variants import wilson_interval
 from udfs.driver import check_present, quoted
 from vista_spark.errors import ColumnError, EmptyInputError, LabelError
 
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["SharedAttribute", "accuracies", "check_labels", "class_places", "learned_attributes", "wilson_interval"]
+__all__ = ["SharedAttribute", "accuracies", "check_labels", "class_places", "learned_attributes"]
 
 _MOST_CLASSES = 1_000
-_Z95 = 1.959964
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +56,7 @@ class SharedAttribute:
     @property
     def interval(self) -> tuple[float, float]:
         """Confidence interval of the accuracy, 95 %."""
-        return wilson_interval(self.accuracy, self.valid_rows)
-
-
-def wilson_interval(share: float, rows: int) -> tuple[float, float]:
-    """Return the confidence interval of a share at 95 % (Wilson, 1927).
-
-    Examples
-    --------
-    >>> [round(end, 3) for end in wilson_interval(0.9, 100)]
-    [0.826, 0.945]
-    """
-    if not rows:
-        return 0.0, 1.0
-    square = _Z95**2 / rows
-    centre = (share + square / 2) / (1 + square)
-    reach = _Z95 * sqrt(share * (1 - share) / rows + square / (4 * rows)) / (1 + square)
-    return max(0.0, centre - reach), min(1.0, centre + reach)
+        return wilson_interval(round(self.accuracy * self.valid_rows), self.valid_rows)
 
 
 def check_labels(df: DataFrame, names: Sequence[str], what: str) -> dict[str, str]:

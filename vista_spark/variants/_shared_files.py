@@ -15,7 +15,7 @@ import numpy as np
 from optimizer import __version__
 from udfs.serving import Head, read_head
 from udfs.weights import WeightsError
-from vista_spark.errors import ExistingFileError, InvalidArgumentError, VistaError
+from vista_spark.errors import ExistingFileError, InvalidArgumentError
 from vista_spark.features import CNNFeaturizer
 from vista_spark.network import read_folder, write_folder
 from vista_spark.variants._attributes import SharedAttribute
@@ -24,14 +24,10 @@ from vista_spark.variants._shared_model import TRUNK, SharedModel, save_head
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["SharedModelError", "read_shared", "write_shared"]
+__all__ = ["read_shared", "write_shared"]
 
 _FACTS = "shared.json"
 _FORMAT = 1
-
-
-class SharedModelError(VistaError, ValueError):
-    """A folder of a shared model that is incomplete, changed, or of a newer version."""
 
 
 def write_shared(shared: SharedModel, folder: Path) -> None:
@@ -67,34 +63,38 @@ def read_shared(folder: Path) -> SharedModel:
         facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
         written = int(facts["format"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SharedModelError(f"folder must be one that SharedModel.save wrote, got {folder}: {error!r}.") from error
+        raise InvalidArgumentError(
+            f"folder must be one that SharedModel.save wrote, got {folder}: {error!r}."
+        ) from error
     if written > _FORMAT:
-        raise SharedModelError(
+        raise InvalidArgumentError(
             f"folder must be of format {_FORMAT} or below, got {written} in {folder}, written by version "
             f"{facts.get('version')}. Install that version."
         )
     try:
         return _from_facts(facts, folder)
-    except (OSError, ValueError, KeyError, TypeError, WeightsError, InvalidArgumentError) as error:
-        if isinstance(error, SharedModelError):
-            raise
-        raise SharedModelError(f"{folder} must have the parts that {_FACTS} lists: {error}. Save it anew.") from error
+    except InvalidArgumentError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, WeightsError) as error:
+        raise InvalidArgumentError(
+            f"{folder} must have the parts that {_FACTS} lists: {error}. Save it anew."
+        ) from error
 
 
 def _from_facts(facts: Mapping[str, Any], folder: Path) -> SharedModel:
     for part in facts["parts"]:
         for name, digest in part["files"].items():
             if not (folder / name).resolve().is_relative_to(folder.resolve()):
-                raise SharedModelError(f"files of a part must lie in the folder, got {name!r}.")
+                raise InvalidArgumentError(f"files of a part must lie in the folder, got {name!r}.")
             if _digest(folder / name) != digest:
-                raise SharedModelError(
+                raise InvalidArgumentError(
                     f"{folder / name} must have the SHA-256 {digest}, got another one: it is damaged or was changed. "
                     "Restore it from a copy, or save the model anew."
                 )
     attributes = [SharedAttribute(**(fields | {"classes": tuple(fields["classes"])})) for fields in facts["attributes"]]
     heads = [read_head(str(folder / next(iter(part["files"])))) for part in facts["parts"][1:]]
     if [len(head.bias) for head in heads] != [len(attribute.classes) for attribute in attributes]:
-        raise SharedModelError(f"parts must have an upper part per attribute, got {len(heads)} in {folder}.")
+        raise InvalidArgumentError(f"parts must have an upper part per attribute, got {len(heads)} in {folder}.")
     head = Head(np.concatenate([head.weight for head in heads]), np.concatenate([head.bias for head in heads]))
     return SharedModel(read_folder(CNNFeaturizer, folder / TRUNK), head, attributes)
 

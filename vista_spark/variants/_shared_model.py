@@ -215,7 +215,7 @@ class SharedModel(Transformer):
 
         Raises
         ------
-        SharedModelError
+        InvalidArgumentError
             A file is missing or changed, or a newer version wrote the folder.
         """
         from vista_spark.variants._shared_files import read_shared  # reads this class

@@ -26,7 +26,7 @@ from vista_spark.errors import (
     UnknownLayerError,
 )
 from vista_spark.serving import Server
-from vista_spark.variants import Handlers, SharedModel, SharedModelError, share
+from vista_spark.variants import Handlers, SharedModel, share
 
 torch = pytest.importorskip("torch")
 
@@ -189,7 +189,7 @@ def test_damaged_and_newer_folders_are_refused(shared: SharedModel, tmp_path: Pa
         "outside": (outside, "must lie in the folder"),
     }
     for name, (change, message) in cases.items():
-        with pytest.raises(SharedModelError, match=message):
+        with pytest.raises(InvalidArgumentError, match=message):
             SharedModel.load(damaged(name, change))
 
 
