@@ -77,7 +77,7 @@ def read_shared(folder: Path) -> SharedModel:
         raise
     except (OSError, ValueError, KeyError, TypeError, WeightsError) as error:
         raise InvalidArgumentError(
-            f"{folder} must have the parts that {_FACTS} lists: {error}. Save it anew."
+            f"folder must have the parts that {_FACTS} lists, got {folder}: {error}. Save the model anew."
         ) from error
 
 
