@@ -132,14 +132,20 @@ class Handlers:
                 f"{nearest(str(input_type), self._attributes) or '.'} Call register first."
             )
         answers: dict[str, Future[Prediction]] = {name: Future() for name in self._attributes[input_type]}
-        for names, handler in self._handlers[input_type]:
-            for name in names:
+        for attributes, handler in self._handlers[input_type]:
+            for name in attributes:
                 answers[name].add_done_callback(partial(handler, name))
         for name, attribute in self._attributes[input_type].items():
             asked = attribute.model.execute(record, timeout_ms=timeout_ms)
-            answers[name].add_done_callback(lambda answer, asked=asked: asked.cancel() if answer.cancelled() else None)
+            answers[name].add_done_callback(partial(_cancel, asked))
             asked.add_done_callback(partial(_predict, attribute.classes, answers[name]))
         return answers
+
+
+def _cancel(asked: Future[Any], answer: Future[Prediction]) -> None:
+    """Cancel the request of a cancelled prediction."""
+    if answer.cancelled():
+        asked.cancel()
 
 
 def _predict(classes: Sequence[Any], answer: Future[Prediction], asked: Future[Any]) -> None:

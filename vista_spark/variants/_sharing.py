@@ -173,7 +173,7 @@ def _trained(
     # The order, and so the batches, depend on the images alone: not on a shuffle, and not on the other attributes.
     outputs = outputs.repartition(workers or slots, _KEY).sortWithinPartitions(_KEY, _PLACES)
     result = outputs.mapInArrow(training, HeadTraining.schema, barrier=True).collect()
-    report = json.loads(result[0]["report"]) if result else {"rows": 0}
+    report: dict[str, Any] = json.loads(result[0]["report"]) if result else {"rows": 0}
     if not report["rows"]:
         raise EmptyInputError("train must have rows with a readable image, got none.")
     if len(report["losses"]) < training.epochs or not np.isfinite(report["losses"][-1]).all():
