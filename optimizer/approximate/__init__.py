@@ -6,6 +6,7 @@ time in seconds, money in dollars.
 
 from optimizer.approximate._bound import upper_bound
 from optimizer.approximate._cost_card import CostCard
+from optimizer.approximate._cuts import SplitCut, split_cuts
 from optimizer.approximate._errors import UnservableError
 from optimizer.approximate._milp import best_schedule
 from optimizer.approximate._problem import Budget, Problem, Task, Trace
@@ -28,6 +29,7 @@ __all__ = [
     "Schedule",
     "Scheduler",
     "Split",
+    "SplitCut",
     "State",
     "Task",
     "Trace",
@@ -37,5 +39,6 @@ __all__ = [
     "pareto",
     "request_budgets",
     "simulate",
+    "split_cuts",
     "upper_bound",
 ]

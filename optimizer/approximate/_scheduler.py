@@ -58,6 +58,8 @@ class State:
         Remaining budgets.
     cache : ModelCache
         Resident options.
+    blocked : set of Option
+        Options that cannot serve now, which a runtime adds: those that failed to load, or whose load is in progress.
     """
 
     def __init__(self, tasks: Sequence[Task], budget: Budget, *, landlord: bool) -> None:
@@ -66,6 +68,7 @@ class State:
         self.joules = budget.joules
         self.dollars = budget.dollars
         self.cache = ModelCache(budget.memory_bytes, landlord=landlord)
+        self.blocked: set[Option] = set()
 
     def is_resident(self, option: Option) -> bool:
         """Return whether an option can run without a load."""
@@ -78,7 +81,8 @@ class State:
             joules += option.load_joules
             seconds += option.load_seconds
         return (
-            joules <= self.joules
+            option not in self.blocked
+            and joules <= self.joules
             and option.dollars <= self.dollars
             and seconds <= request.deadline
             and (request.connected or not option.needs_link)
@@ -214,7 +218,7 @@ class Scheduler:
             state.joules -= option.joules
             state.dollars -= option.dollars
         wanted = self.policy.prefetch(request, option, state)
-        if wanted is None or state.is_resident(wanted) or wanted.load_joules > state.joules:
+        if wanted is None or state.is_resident(wanted) or wanted in state.blocked or wanted.load_joules > state.joules:
             return Decision(option, evictions, loaded)
         return Decision(option, evictions, loaded, wanted, self._load(wanted))
 

@@ -1,25 +1,35 @@
-"""Measured catalogs of model variants (MCDNN): smaller, faster, less accurate networks, and models that share a trunk.
+"""Catalogs of model variants (MCDNN): smaller, faster and less accurate versions of a network, measured.
 
-Shen, *System for Serving Deep Neural Networks Efficiently*, sections 4.3.1 and 4.3.2.2.
+Shen, *System for Serving Deep Neural Networks Efficiently*, section 4.3.1.
 """
 
 from optimizer.variants import Coarsen, Compile, Factorize, Narrow, Quantize, Resize, Shorten, Tuning
+from udfs.variants.device import Answer, DeviceClosedError, NoLinkError, served_name
 from vista_spark.variants._attributes import SharedAttribute
 from vista_spark.variants._build import build_catalog
 from vista_spark.variants._catalog import Catalog, CatalogVariant
+from vista_spark.variants._device_process import DeviceProcess
 from vista_spark.variants._files import read_catalog
 from vista_spark.variants._handlers import Handlers, Prediction
+from vista_spark.variants._runtime import Device
 from vista_spark.variants._shared_model import SharedModel, SharedPart
 from vista_spark.variants._sharing import share
+from vista_spark.variants._suffix import CloudSuffix
 
 __all__ = [
+    "Answer",
     "Catalog",
     "CatalogVariant",
+    "CloudSuffix",
     "Coarsen",
     "Compile",
+    "Device",
+    "DeviceClosedError",
+    "DeviceProcess",
     "Factorize",
     "Handlers",
     "Narrow",
+    "NoLinkError",
     "Prediction",
     "Quantize",
     "Resize",
@@ -30,5 +40,6 @@ __all__ = [
     "Tuning",
     "build_catalog",
     "read_catalog",
+    "served_name",
     "share",
 ]

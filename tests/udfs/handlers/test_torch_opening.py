@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -436,3 +438,38 @@ def expression_of(make: Callable[[], nn.Module]) -> str:
     adapted = opened(make, [TensorSpec((4, 6))])
     assert not adapted.whole
     return str(adapted.graph.expression(adapted.feeds[-1]))
+
+
+class Slow(nn.Module):
+    """A network whose forward waits, so that other threads run in the middle of its trace."""
+
+    def __init__(self, entered: threading.Event, leave: threading.Event) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+        self.events = [entered, leave]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Slow:
+        return self
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.events[0].set()
+        assert self.events[1].wait(60)
+        return self.layer(x)
+
+
+def test_other_threads_run_and_open_networks_during_a_trace() -> None:
+    entered, leave = threading.Event(), threading.Event()
+    plain, call = nn.Sequential(nn.Linear(6, 3), nn.ReLU()).eval(), nn.Module.__call__
+    tensor = torch.ones(2, 6)
+    expected = plain(tensor)
+    with ThreadPoolExecutor(2) as pool:
+        slow = pool.submit(capture, Slow(entered, leave).eval(), VECTOR)
+        assert entered.wait(60)
+        assert nn.Module.__call__ is not call  # the trace is in progress
+        during = plain(tensor)
+        other = pool.submit(capture, plain, VECTOR)
+        leave.set()
+        assert [node.op for node in slow.result().graph.nodes] == ["placeholder", "call_module", "output"]
+        assert "call_module" in [node.op for node in other.result().graph.nodes]
+    assert torch.equal(during, expected)
+    assert nn.Module.__call__ is call

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import threading
 import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,9 @@ _EXAMPLE_BATCH = 2  # torch.export takes the sizes 0 and 1 for constants
 # Types of weights that a table can hold the tensors of; inputs are given in float32, and converted.
 _PRECISIONS = {torch.float16: "float16", torch.float64: "float64"}
 
+# Two traces at once would restore the call of modules to that of the other trace.
+_TRACING = threading.RLock()
+
 
 class _Tracer(fx.Tracer):
     """``fx.Tracer`` that calls ``forward`` as its caller would, and remembers which node each module returned."""
@@ -59,6 +63,7 @@ class _Tracer(fx.Tracer):
         self.arity = arity
         self.kept = kept
         self.returned: dict[str, str] = {}
+        self._thread = threading.get_ident()
 
     def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> tuple[Any, list[Any]]:
         # The inherited one makes a placeholder of every parameter: ``if mask is None`` would take the wrong branch.
@@ -78,6 +83,9 @@ class _Tracer(fx.Tracer):
         return InplaceProxy(node, self)
 
     def call_module(self, m: nn.Module, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if threading.get_ident() != self._thread:
+            # A trace replaces the call of all modules in the process, also of those that another thread runs.
+            return forward(*args, **kwargs)
         if type(m) is nn.TransformerEncoder and len(args) == 1 and not kwargs and not m.training:
             forward = partial(_encoded, m)
         result = super().call_module(m, forward, args, kwargs)
@@ -345,7 +353,8 @@ def _by_fx(model: nn.Module, arity: int, *, learning: bool = False, kept: Collec
     if model._forward_hooks or model._forward_pre_hooks or has_global_hooks():  # no public reader
         raise TypeError("hooks on the model itself are not part of its forward")
     tracer = _Tracer(arity, kept)
-    graph = tracer.trace(model)
+    with _TRACING:
+        graph = tracer.trace(model)
     _open_named_tuples(graph)
     module = lazily_compiled(tracer.root, graph) if learning else fx.GraphModule(tracer.root, graph)
     purify(module)
