@@ -48,8 +48,8 @@ class Device:
     hours : float
         Length of the period. Default 10.
     cloud : Api or str, optional
-        Server that has the variants as models (see :func:`variant_sessions`): the running server of this process, or
-        an HTTP address. Default: no cloud.
+        Server that has the variants as models, named by :func:`served_name`: the running server of this process, or an
+        HTTP address. Default: no cloud.
     suffix : str, optional
         Address of a :class:`CloudSuffix`, which runs the upper layers of split variants. It needs a cloud, whose
         price the split shares. Default: no splits.

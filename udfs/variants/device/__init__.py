@@ -4,7 +4,7 @@ Shen, *System for Serving Deep Neural Networks Efficiently*, sections 4.3.3 and 
 """
 
 from udfs.variants.device._answer import Answer
-from udfs.variants.device._cloud import Cloud, HttpCloud, ServedCloud
+from udfs.variants.device._cloud import Cloud, HttpCloud, ServedCloud, served_name
 from udfs.variants.device._device import VariantRunner
 from udfs.variants.device._energy import read_joules
 from udfs.variants.device._errors import DeviceClosedError, NoLinkError
@@ -27,4 +27,5 @@ __all__ = [
     "VariantRunner",
     "open_variant",
     "read_joules",
+    "served_name",
 ]

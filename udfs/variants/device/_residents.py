@@ -96,16 +96,15 @@ class Residents:
     def close(self) -> None:
         """Wait for the loads, and free the memory."""
         self._loader.shutdown()
+        for option, resident in self._residents.items():
+            self._free(option, resident)
         self._residents.clear()
 
     def _exchange(self, option: Option, resident: Resident, leaving: Sequence[tuple[Option, Resident]]) -> None:
         for victim, old in leaving:
             with self._changed:
                 self._changed.wait_for(lambda old=old: not old.uses)  # type: ignore[misc]
-            if old.loaded.exception() is None:
-                old.loaded.result().close()
-                self.bytes -= victim.memory_bytes
-            old.loaded = Future()
+            self._free(victim, old)
         self.bytes += option.memory_bytes
         self.peak_bytes = max(self.peak_bytes, self.bytes)
         try:
@@ -113,3 +112,9 @@ class Residents:
         except BaseException as error:  # noqa: BLE001 - any error of the user's builder or of the file
             self.bytes -= option.memory_bytes
             resident.loaded.set_exception(error)
+
+    def _free(self, option: Option, resident: Resident) -> None:
+        if resident.loaded.exception() is None:
+            resident.loaded.result().close()
+            self.bytes -= option.memory_bytes
+        resident.loaded = Future()
