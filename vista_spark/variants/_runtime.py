@@ -147,7 +147,7 @@ class Device:
 
     @property
     def connected(self) -> bool:
-        """Whether the next request may use the cloud."""
+        """True if the next request may use the cloud."""
         return self._runner.connected
 
     @property

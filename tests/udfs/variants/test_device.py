@@ -147,11 +147,20 @@ def test_an_image_that_the_cloud_refuses_is_not_repeated(scene: SmallCatalog) ->
     device.close()
 
 
+@pytest.mark.parametrize("place", ["cloud", "device"])
+def test_other_classes_than_scores_are_an_error(scene: SmallCatalog, place: str) -> None:
+    other = replace(scene, catalog=replace(scene.catalog, classes=("a", "b")))
+    device = runner(other, place, cloud=FakeCloud(scene))
+    with pytest.raises(ValueError, match="classes of 'scene' must be 5 labels"):
+        device.submit("scene", photograph(1)).result(60)
+    device.close()
+
+
 def test_a_variant_that_only_the_cloud_can_run_needs_the_link(scene: SmallCatalog) -> None:
     cloud = FakeCloud(scene)
-    cloud.error = ConnectionRefusedError("nobody listens")
+    cloud.error = ConnectionRefusedError("port is closed")
     device = runner(scene, "cloud", "device", memory=5 * MB, cloud=cloud)
-    with pytest.raises(NoLinkError, match=r"'scene' needs the cloud, which cannot be reached \(nobody listens\)"):
+    with pytest.raises(NoLinkError, match=r"'scene' needs the cloud, which cannot be reached \(port is closed\)"):
         device.submit("scene", photograph(1)).result(60)
     device.close()
 

@@ -3,21 +3,29 @@ from __future__ import annotations
 import math
 import threading
 import time
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+import device_catalogs
 import numpy as np
 import pytest
 import torch
-from device_catalogs import MB, SmallCatalog, photograph, small_catalog
+from device_catalogs import MB, Residual, SmallCatalog, photograph, small_catalog
+from pyspark import cloudpickle
 
 from optimizer.approximate import UnservableError
 from udfs.images import ImageError
+from udfs.serving import BadRequestError
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.variants import Device
+from vista_spark.serving import Server, Session
+from vista_spark.variants import CloudSuffix, Device, DeviceClosedError, DeviceProcess, served_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(autouse=True)
@@ -144,3 +152,90 @@ def test_another_variant_answers_for_a_file_that_cannot_be_read(scene: SmallCata
         pytest.raises(UnservableError, match=r"A variant of 'scene' must be loadable, got"),
     ):
         device.submit("scene", image).result(60)
+
+
+def test_a_server_is_the_cloud_of_a_device(
+    scene: SmallCatalog, spark: SparkSession, request: pytest.FixtureRequest
+) -> None:
+    # Workers cannot import the modules of tests.
+    cloudpickle.register_pickle_by_value(device_catalogs)
+    request.addfinalizer(lambda: cloudpickle.unregister_pickle_by_value(device_catalogs))
+    server = Server(spark, backends=1)
+    for variant in scene.catalog:
+        server.deploy(Session(served_name("scene", variant.name), model=variant.model, slo_ms=20_000))
+    image = photograph(1)
+    options = {"memory_bytes": 50 * MB, "joules": 100, "dollars": 1.0, "policy": "server-first"}
+    with server.start(timeout_s=600, port=0) as api:
+        for cloud in (api, api.url):
+            with Device([scene.catalog], cloud=cloud, token=api.token, **options) as device:
+                answer = device.submit("scene", image).result(60)
+                assert answer.place == "cloud"
+                np.testing.assert_allclose(answer.scores, scene.scores(answer.variant, image), rtol=1e-5, atol=1e-6)
+                assert device.dollars == 1.0 - answer.dollars < 1.0
+                if isinstance(cloud, str):
+                    with pytest.raises(BadRequestError):
+                        device.submit("scene", b"no image").result(60)
+        lost = Device([scene.catalog], cloud=api.url, token=api.token, **options)
+    # The server has stopped.
+    with lost:
+        answer = lost.submit("scene", image).result(60)
+        assert answer.place == "device"
+        assert answer.dollars > 0  # the attempt
+        np.testing.assert_allclose(answer.scores, scene.scores(answer.variant, image), rtol=1e-5, atol=1e-6)
+
+
+def test_a_split_needs_a_cloud_and_text_models_are_refused(scene: SmallCatalog) -> None:
+    with pytest.raises(InvalidArgumentError, match="suffix must be None without a cloud"):
+        Device([scene.catalog], memory_bytes=50 * MB, joules=100, suffix="grpc://127.0.0.1:1")
+    with pytest.raises(InvalidArgumentError, match="url must be an address such as"):
+        Device([scene.catalog], memory_bytes=50 * MB, joules=100, cloud="127.0.0.1:80")
+
+
+def test_split_options_reach_the_scheduler(scene: SmallCatalog) -> None:
+    with CloudSuffix([scene.catalog], token="secret") as suffix:
+        device = Device(
+            [scene.catalog],
+            memory_bytes=50 * MB,
+            joules=100,
+            dollars=1,
+            cloud="http://127.0.0.1:9",
+            suffix=suffix.address,
+            token=suffix.token,
+        )
+        with device:
+            places = {option.place for options in device._runner._scheduler.state.options for option in options}
+            answer = device.submit("scene", photograph(1)).result(60)
+        assert {place.split()[0] for place in places} == {"device", "cloud", "split"}
+        np.testing.assert_allclose(answer.scores, scene.scores(answer.variant, photograph(1)), rtol=1e-5, atol=1e-6)
+
+
+def test_a_process_limits_the_memory_that_a_measurement_hides(scene: SmallCatalog) -> None:
+    entry = scene.catalog.full
+    # 600 MB of weights, which the catalog says to be 40 MB.
+    large = replace(entry, model=replace(entry.model, builder=partial(Residual, 4096), weights=None))
+    catalog = replace(scene.catalog, variants=(large, scene.catalog["half"]))
+    image = photograph(1)
+    with DeviceProcess(
+        [catalog], memory_bytes=55 * MB, joules=1_000_000, hours=0.001, hard_limit_bytes=300 * MB
+    ) as device:
+        for _ in range(5):
+            answer = device.submit("scene", image).result(120)
+            assert answer.variant == "half"
+            np.testing.assert_allclose(answer.scores, scene.scores("half", image), rtol=1e-5, atol=1e-6)
+        with pytest.raises(ImageError):
+            device.submit("scene", b"no image").result(60)
+        with pytest.raises(InvalidArgumentError, match="task must be one of scene"):
+            device.submit("faces", image).result(60)
+        assert device.status()["peak_memory_bytes"] <= 55 * MB
+        waiting = device.submit("scene", image)
+        device._process.kill()
+        with pytest.raises(DeviceClosedError):
+            [future.result(60) for future in (waiting, *(device.submit("scene", image) for _ in range(50)))]
+    with pytest.raises(InvalidArgumentError, match="cloud must be an address"):
+        DeviceProcess([scene.catalog], memory_bytes=1, joules=1, cloud=object())
+
+
+@pytest.mark.slow  # a process that starts
+def test_a_process_raises_the_error_of_its_start(scene: SmallCatalog) -> None:
+    with pytest.raises(UnservableError, match="budget must pay"):
+        DeviceProcess([scene.catalog], memory_bytes=1, joules=1)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optimizer.errors import InvalidArgumentError
 from udfs.serving import BadRequestError
 from udfs.variants.device._answer import Answer
 from udfs.variants.device._errors import DeviceClosedError
@@ -95,7 +96,7 @@ class VariantRunner:
 
     @property
     def connected(self) -> bool:
-        """Whether requests may use the cloud: there is one, and no call has just failed."""
+        """True if requests may use the cloud: there is a cloud, and no call has just failed."""
         return (self._cloud is not None or self._suffix is not None) and self._link.connected
 
     @property
@@ -189,7 +190,7 @@ class VariantRunner:
         request.joules += option.joules + (option.load_joules if loaded else 0.0)
         request.dollars += option.dollars
         if option.place == "cloud":
-            self._uplink.submit(self._ask, request, option, self._ask_cloud, request.image)
+            self._uplink.submit(self._guarded, request, self._ask, option, self._ask_cloud, request.image)
             return
         resident = self._residents.acquire(option)
         if resident.loaded.done():
@@ -215,7 +216,7 @@ class VariantRunner:
             tensors = variant.prefix(request.image, cut.cut)
         finally:
             self._residents.release(resident)
-        self._uplink.submit(self._ask, request, option, self._ask_suffix, tensors)
+        self._uplink.submit(self._guarded, request, self._ask, option, self._ask_suffix, tensors)
 
     def _ask(self, request: Request, option: Option, call: Callable[..., NDArray[np.floating]], content: Any) -> None:
         """Wait for the cloud; if it fails, the device answers alone."""
@@ -247,7 +248,13 @@ class VariantRunner:
         return min((option.seconds + option.load_seconds for option in options if not option.needs_link), default=0.0)
 
     def _answer(self, request: Request, option: Option, scores: NDArray[np.floating]) -> None:
-        label = self._installed[option.task].classes[int(np.argmax(scores))]
+        classes = self._installed[option.task].classes
+        if len(classes) != len(scores):
+            raise InvalidArgumentError(
+                f"classes of {option.task!r} must be {len(scores)} labels, the scores of {option.variant!r}, got "
+                f"{len(classes)}."
+            )
+        label = classes[int(np.argmax(scores))]
         answer = Answer(label, scores, option.variant, option.place, request.joules, request.dollars, request.elapsed)
         request.future.set_result(answer)
 

@@ -29,7 +29,7 @@ class Link:
 
     @property
     def connected(self) -> bool:
-        """Whether requests may use the link."""
+        """True if requests may use the link."""
         return time.monotonic() >= self._retry_at
 
     def record_failure(self, error: Exception) -> None:

@@ -101,16 +101,18 @@ class Residents:
         self._residents.clear()
 
     def _exchange(self, option: Option, resident: Resident, leaving: Sequence[tuple[Option, Resident]]) -> None:
-        for victim, old in leaving:
-            with self._changed:
-                self._changed.wait_for(lambda old=old: not old.uses)  # type: ignore[misc]
-            self._free(victim, old)
-        self.bytes += option.memory_bytes
-        self.peak_bytes = max(self.peak_bytes, self.bytes)
+        reserved = 0
         try:
+            for victim, old in leaving:
+                with self._changed:
+                    self._changed.wait_for(lambda old=old: not old.uses)  # type: ignore[misc]
+                self._free(victim, old)
+            reserved = option.memory_bytes
+            self.bytes += reserved
+            self.peak_bytes = max(self.peak_bytes, self.bytes)
             resident.loaded.set_result(self._open_option(option))
         except BaseException as error:  # noqa: BLE001 - any error of the user's builder or of the file
-            self.bytes -= option.memory_bytes
+            self.bytes -= reserved
             resident.loaded.set_exception(error)
 
     def _free(self, option: Option, resident: Resident) -> None:

@@ -77,7 +77,7 @@ class SuffixServer(flight.FlightServerBase):  # type: ignore[misc]
                 variant = self._variant(key)
                 scores = variant.finish(unpack_tensors(batch, variant.graph))
         except (CerebroError, OSError, KeyError, ValueError, pa.ArrowException) as error:
-            raise flight.FlightServerError(f"{type(error).__name__}: {error}") from error
+            raise flight.FlightServerError(str(error)) from error
         answer = pa.RecordBatch.from_arrays([pa.array(np.ascontiguousarray(scores))], ["scores"])
         writer.begin(answer.schema)
         writer.write_batch(answer)
