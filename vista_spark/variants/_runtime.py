@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from optimizer.approximate import POLICIES, Budget, CostCard, Scheduler, Task, pareto, split_cuts
 from optimizer.arguments import one_of, real, whole
 from udfs.driver import validate_arguments
-from udfs.handlers import framework
+from udfs.handlers import UntraceableModelError, framework
 from udfs.variants.device import HttpCloud, Installed, ServedCloud, SuffixClient, VariantRunner, read_joules
 from vista_spark.errors import InvalidArgumentError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from concurrent.futures import Future
 
-    from optimizer.graph import LayerGraph
+    from optimizer.approximate import SplitCut
     from udfs.roster import ModelCard
     from udfs.variants.device import Answer
     from vista_spark.variants._catalog import Catalog
@@ -198,13 +198,16 @@ def _installed(catalog: Catalog, *, with_cuts: bool) -> Installed:
     for name, model in models.items():
         if model.kind != "image" or len(model.preprocessing.inputs) != 1:
             raise InvalidArgumentError(f"{name!r} of {catalog.task!r} must read one image, got {model.kind} input.")
-    cuts = {name: split_cuts(_graph(model)) for name, model in models.items()} if with_cuts else {}
+    cuts = {name: _cuts(model) for name, model in models.items()} if with_cuts else {}
     return Installed(models, catalog.classes, cuts)
 
 
-def _graph(model: ModelCard) -> LayerGraph:
-    """Return the layers of a network, without its weights."""
-    return framework(model.framework).trace(model.skeleton(), model.preprocessing.inputs).graph
+def _cuts(model: ModelCard) -> tuple[SplitCut, ...]:
+    """Return the cuts of a network, which is not loaded; a network in ONNX has no layers to cut."""
+    try:
+        return split_cuts(framework(model.framework).trace(model.skeleton(), model.preprocessing.inputs).graph)
+    except UntraceableModelError:
+        return ()
 
 
 def _task(catalog: Catalog, installed: Installed, card: CostCard, sent_bytes: int | None) -> Task:

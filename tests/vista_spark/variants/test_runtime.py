@@ -100,6 +100,17 @@ def test_the_present_variant_answers_while_a_better_one_loads(tmp_path: Path) ->
         np.testing.assert_allclose(answer.scores, scene.scores("full", photograph(1)), atol=1e-5)
 
 
+def test_a_better_variant_replaces_the_one_that_serves_the_request(scene: SmallCatalog) -> None:
+    image = photograph(1)
+    with Device([scene.catalog], memory_bytes=45 * MB, joules=1_000_000, hours=0.001) as device:
+        variants = ["half"]
+        while variants[-1] == "half":
+            answer = device.submit("scene", image).result(60)
+            np.testing.assert_allclose(answer.scores, scene.scores(answer.variant, image), atol=1e-5)
+            variants.append(answer.variant)
+        assert device.peak_memory_bytes == 40 * MB
+
+
 def test_an_image_that_cannot_be_decoded_fails_only_its_request(scene: SmallCatalog) -> None:
     with Device([scene.catalog], memory_bytes=50 * MB, joules=100) as device:
         bad, good = device.submit("scene", b"no image"), device.submit("scene", photograph(1))

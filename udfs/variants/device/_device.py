@@ -165,9 +165,9 @@ class VariantRunner:
             decision = self._scheduler.decide(
                 request.task, now=now - self._started, deadline=deadline, connected=connected
             )
-            self._change_memory(decision)
+            resident = self._change_memory(decision)
             if decision.option is not None:
-                self._serve(request, decision.option, loaded=decision.loaded)
+                self._serve(request, decision.option, resident, loaded=decision.loaded)
                 return
         raise refusal(
             request.task,
@@ -179,20 +179,25 @@ class VariantRunner:
             is_loaded=self._residents.is_loaded,
         )
 
-    def _change_memory(self, decision: Decision) -> None:
-        if decision.option is not None and decision.loaded:
-            self._residents.load(decision.option, decision.evictions)
+    def _change_memory(self, decision: Decision) -> Resident | None:
+        """Begin the loads and evictions, and return the resident option that serves the request."""
+        option, resident = decision.option, None
+        if option is not None and decision.loaded:
+            self._residents.load(option, decision.evictions)
+        if option is not None and option.memory_bytes:
+            # Before the next load, which may evict it after this request.
+            resident = self._residents.acquire(option)
         if decision.prefetch is not None:
             self._residents.load(decision.prefetch, decision.prefetch_evictions)
             self._prefetched.add(decision.prefetch)
+        return resident
 
-    def _serve(self, request: Request, option: Option, *, loaded: bool) -> None:
+    def _serve(self, request: Request, option: Option, resident: Resident | None, *, loaded: bool) -> None:
         request.joules += option.joules + (option.load_joules if loaded else 0.0)
         request.dollars += option.dollars
-        if option.place == "cloud":
+        if resident is None:
             self._uplink.submit(self._guarded, request, self._ask, option, self._ask_cloud, request.image)
             return
-        resident = self._residents.acquire(option)
         if resident.loaded.done():
             self._guarded(request, self._run, option, resident)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -120,3 +121,5 @@ class Residents:
             resident.loaded.result().close()
             self.bytes -= option.memory_bytes
         resident.loaded = Future()
+        # What a module holds beside its tensors, such as a session of ONNX, is in a cycle of references.
+        gc.collect()
