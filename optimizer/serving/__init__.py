@@ -24,6 +24,7 @@ from optimizer.serving._replanning import Replan, replan
 from optimizer.serving._round_robin import DeficitRoundRobin
 from optimizer.serving._session import Backend, Session
 from optimizer.serving._spread import spread
+from optimizer.serving._variants import Ladder, in_time_behind, ladder_shares, variant_shares
 
 __all__ = [
     "POLICIES",
@@ -34,6 +35,7 @@ __all__ = [
     "DeficitRoundRobin",
     "Dispatch",
     "InfeasibleError",
+    "Ladder",
     "NodePlan",
     "Placement",
     "Policy",
@@ -46,6 +48,8 @@ __all__ = [
     "backends_for",
     "deferred",
     "earliest_first",
+    "in_time_behind",
+    "ladder_shares",
     "lower_bound",
     "maximal_window",
     "plan",
@@ -54,4 +58,5 @@ __all__ = [
     "sliding_window",
     "split",
     "spread",
+    "variant_shares",
 ]

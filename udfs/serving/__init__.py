@@ -18,7 +18,7 @@ from udfs.serving._heads import Head, read_head
 from udfs.serving._input_readers import FeedReader, TensorReader
 from udfs.serving._link import Link
 from udfs.serving._live_router import LiveRouter
-from udfs.serving._messages import ATTACHING, Attach, Attached, Placed, Results
+from udfs.serving._messages import ATTACHING, Attach, Attached, Placed, PlacedVariant, Results
 from udfs.serving._open_models import OpenGroup, OpenModels, Row
 from udfs.serving._outputs import OutputError, output_specs
 from udfs.serving._pending_requests import GRACE_S, Joined
@@ -59,6 +59,7 @@ __all__ = [
     "OutputError",
     "OverloadedError",
     "Placed",
+    "PlacedVariant",
     "RequestError",
     "Results",
     "Router",

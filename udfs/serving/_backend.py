@@ -13,7 +13,7 @@ from optimizer.serving import POLICIES
 from udfs.arrow import RowError
 from udfs.node import FrozenHeap, SupervisedThread
 from udfs.rpc import Limits, RefusedError
-from udfs.serving._batch_scheduler import BatchScheduler, Waiting
+from udfs.serving._batch_scheduler import BatchScheduler, Variant, Waiting
 from udfs.serving._messages import (
     SERVING,
     Adopt,
@@ -73,10 +73,9 @@ class BackendSpec:
 
 @dataclass(slots=True, eq=False)
 class _WarmUp:
-    """Batches of a sample record that a new group runs before its first request."""
+    """Batches of a sample record that a new group, or a variant of it, runs before its first request."""
 
-    group: OpenGroup
-    batches: list[list[Row]]
+    batches: list[tuple[OpenGroup, list[Row]]]
     done: threading.Event = field(default_factory=threading.Event)
     error: str = ""
 
@@ -208,7 +207,7 @@ class Backend:
                 with self._changed:
                     new = name not in self._groups
                     self._groups[name] = group
-                    self._scheduler.place(name, placed.batch, placed.latencies_ms.tolist())
+                    self._scheduler.place(name, placed.batch, placed.latencies_ms.tolist(), _variants(placed))
                     if new and self._spec.parallel and not self._stopped:
                         self._start_runner(name, group)
                     self._changed.notify_all()
@@ -235,9 +234,12 @@ class Backend:
         if recipe.sample is None:
             return group
         sessions = list(recipe.members)
-        rows = [Row(session, "", group.readers[session].read(recipe.sample)) for session in sessions]
-        counts = dict.fromkeys((len(rows), placed.batch))
-        warm_up = _WarmUp(group, [[rows[place % len(rows)] for place in range(count)] for count in counts])
+        warm_up = _WarmUp([])
+        for place, batch in enumerate([each.batch for each in placed.variants] or [placed.batch]):
+            variant = _variant(group, place)
+            rows = [Row(session, "", variant.readers[session].read(recipe.sample)) for session in sessions]
+            for count in dict.fromkeys((len(rows), batch)):
+                warm_up.batches.append((variant, [rows[place % len(rows)] for place in range(count)]))
         # The serving thread runs them between two batches.
         with self._changed:
             self._warming.append(warm_up)
@@ -257,7 +259,8 @@ class Backend:
                 return False
             warm_up = self._warming[0]
         try:
-            warm_up.group.run(warm_up.batches.pop(0))
+            group, rows = warm_up.batches.pop(0)
+            group.run(rows)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's model may fail on the sample row and work on others
             _LOG.warning("a model fails on a sample record: %s", error)
             warm_up.error = f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE]
@@ -316,7 +319,7 @@ class Backend:
             failure = "absent"
         elif arrays is None:
             try:
-                arrays = group.readers[content.units[0].session].read(content.inputs)
+                arrays = _variant(group, content.variant).readers[content.units[0].session].read(content.inputs)
             except RowError as error:
                 failure, why = "bad", str(error)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - any error of a decoder or tokenizer concerns this row only
@@ -369,12 +372,12 @@ class Backend:
             self._outbox.put(_given_up(due.dropped))
         if group is not None:
             began = time.perf_counter()
-            answers = _answers(group, due.batch)
+            answers = _answers(group, due.batch, due.variant)
             took = 1000 * (time.perf_counter() - began)
             self._outbox.put(answers)
             with self._changed:
                 self._running.pop(due.group, None)
-                self._scheduler.took(due.group, due.size, took, _now_ms())
+                self._scheduler.took(due.group, due.size, took, _now_ms(), due.variant)
         return True
 
 
@@ -385,10 +388,23 @@ def _given_up(units: Sequence[Waiting]) -> list[Answer]:
     ]
 
 
-def _answers(group: OpenGroup, batch: Sequence[tuple[Waiting, Row]]) -> list[Answer]:
+def _variant(group: OpenGroup, place: int) -> OpenGroup:
+    """Return a variant of a group; the first one is the group itself."""
+    return group.variants[place] if place else group
+
+
+def _variants(placed: Placed) -> list[Variant]:
+    return [
+        Variant(min(each.batch, len(each.latencies_ms) - 1), each.latencies_ms.tolist(), each.share)
+        for each in placed.variants
+    ]
+
+
+def _answers(group: OpenGroup, batch: Sequence[tuple[Waiting, Row]], variant: int = 0) -> list[Answer]:
     """Run a batch; if it fails, run each row alone, so that one row does not spoil the others."""
     try:
-        outputs = group.run([row for _, row in batch])
+        rows = [row if row.variant == variant else group.read_again(row, variant) for _, row in batch]
+        outputs = _variant(group, variant).run(rows)
         sent = [{name: to_wire(array) for name, array in row_outputs.items()} for row_outputs in outputs]
         return [Answer(unit.number, "", "", row_sent) for (unit, _), row_sent in zip(batch, sent, strict=True)]
     except (Exception, SystemExit) as error:  # noqa: BLE001 - any error of a user's model; a call of sys.exit too
@@ -396,7 +412,7 @@ def _answers(group: OpenGroup, batch: Sequence[tuple[Waiting, Row]]) -> list[Ans
             failure, why = ("bad", "") if isinstance(error, RowError) else ("failed", f"{type(error).__name__}: ")
             return [Answer(batch[0][0].number, failure, f"{why}{error}"[:_LONGEST_MESSAGE], {})]
         _LOG.warning("a batch of %d failed and is tried one at a time: %s", len(batch), error)
-        return [answer for single in batch for answer in _answers(group, [single])]
+        return [answer for single in batch for answer in _answers(group, [single], variant)]
 
 
 def _sendable(answer: Answer) -> Answer:

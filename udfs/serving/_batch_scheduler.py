@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from optimizer.serving import in_time_behind
 from udfs.serving._open_models import Row
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     Arrays = dict[str, NDArray[Any]]
 
-__all__ = ["BatchScheduler", "Content", "Due", "Unread", "Waiting"]
+__all__ = ["BatchScheduler", "Content", "Due", "Unread", "Variant", "Waiting"]
 
 # Weight of the newest batch in a group's pace, and bounds of a batch's pace.
 _NEWEST = 0.2
@@ -27,6 +28,9 @@ _FASTEST, _SLOWEST = 0.25, 20.0
 # Milliseconds without a batch after which a group's delays are gradually forgotten, and milliseconds in which they
 # halve. Otherwise a group that refuses every row because of one slow batch would never be measured again.
 _KEEP_MS, _HALF_MS = 1000.0, 1000.0
+
+# Batches of a variant that its share must have saved before it is chosen again, so that variants change rarely.
+_SAVED = 4
 
 # Contents read ahead of a batch of one: the next one is read while it runs.
 _LEAST_AHEAD = 2
@@ -42,6 +46,35 @@ class Waiting:
     alone: bool = False  # True for a batch of its own
 
 
+@dataclass(slots=True)
+class Variant:
+    """A variant of a group's model, and the rows that its share of the plan has left.
+
+    ``share`` is the largest share of the rows for this variant and more accurate ones.
+    """
+
+    batch: int
+    latencies: Sequence[float]
+    share: float = 1.0
+    saved: float = field(init=False)  # rows within the share that have not been used
+    allowed: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.allowed = self.share > 0
+        self.saved = self._most if self.allowed else 0.0
+
+    @property
+    def _most(self) -> float:
+        return float(_SAVED * self.batch)
+
+    def count(self, rows: int, *, used: bool) -> None:
+        """Record a batch, which used the share or not."""
+        if self.share < 1:
+            self.saved = min(self._most, self.saved + self.share * rows - (rows if used else 0))
+            # The variant is chosen again once several batches are saved.
+            self.allowed = self.saved >= (0.0 if self.allowed else self._most) and self.share > 0
+
+
 @dataclass(slots=True, eq=False)
 class Content:
     """Content of one or several waiting rows: it is read once and is one row of a batch."""
@@ -50,6 +83,7 @@ class Content:
     inputs: Mapping[str, Any]  # inputs as received
     units: list[Waiting] = field(default_factory=list)
     arrays: Arrays = field(default_factory=dict)  # decoded inputs; empty before reading
+    variant: int = 0  # variant for which it is read
 
     @property
     def deadline_ms(self) -> float:
@@ -109,8 +143,10 @@ class _Queue:
 @dataclass(slots=True)
 class _Slot:
     group: str
-    batch: int
+    batch: int  # batch and latencies of the cheapest variant
     latencies: Sequence[float]
+    variants: Sequence[Variant] = ()  # from the most accurate to the cheapest one; empty without a catalog
+    variant: int = 0  # variant of the last batch, for which the next contents are read
     pace: float = 1.0
     unsteady: float = 0.0
     ended_ms: float | None = None  # end of the last batch; None before the first one and during a batch
@@ -177,6 +213,7 @@ class Due:
     dropped: tuple[Waiting, ...] = ()  # rows that can no longer be in time
     wake_ms: float | None = None  # time to ask again if no row arrives before, without a batch
     expected_ms: float = 0.0  # expected milliseconds of the batch
+    variant: int = 0  # variant to run
 
 
 class BatchScheduler:
@@ -215,14 +252,24 @@ class BatchScheduler:
         """Measured over profiled batch latency, by group."""
         return {slot.group: slot.pace for slot in self._slots}
 
-    def place(self, group: str, batch: int, latencies_ms: Sequence[float]) -> None:
-        """Add a group, or change its batch size and latencies."""
+    def place(self, group: str, batch: int, latencies_ms: Sequence[float], variants: Sequence[Variant] = ()) -> None:
+        """Add a group, or change its batch size, latencies and variants.
+
+        With variants, the batch size and the latencies are those of the last one, the cheapest: rows are dropped only
+        if even this one is too late.
+        """
+        if variants:
+            batch, latencies_ms = variants[-1].batch, variants[-1].latencies
         batch = min(batch, len(latencies_ms) - 1)
         slot = self._slot(group)
         if slot is None:
-            self._slots.append(_Slot(group, batch, list(latencies_ms)))
-        else:
-            slot.batch, slot.latencies = batch, list(latencies_ms)
+            self._slots.append(_Slot(group, batch, list(latencies_ms), variants))
+            return
+        slot.batch, slot.latencies = batch, list(latencies_ms)
+        if [variant.share for variant in slot.variants] == [variant.share for variant in variants]:
+            for old, new in zip(slot.variants, variants, strict=True):
+                new.saved, new.allowed = old.saved, old.allowed
+        slot.variants = variants
 
     def remove(self, group: str) -> tuple[Waiting, ...]:
         """Remove a group and return its waiting rows; a content being read comes back from :meth:`read`."""
@@ -285,7 +332,7 @@ class BatchScheduler:
             gone, _, _ = self._dispatch(slot, slot.unread, start, [0.0, *latencies[beside + 1 :]], slot.batch - beside)
             dropped += gone
             for content in slot.unread.take(1):
-                slot.reading = content
+                slot.reading, content.variant = content, slot.variant
                 return Unread(slot.group, content, tuple(dropped))
         return Unread(dropped=tuple(dropped))
 
@@ -298,7 +345,7 @@ class BatchScheduler:
         if arrays is None or not content.units:
             slot.forget(content)
         else:
-            content.inputs, content.arrays = {}, dict(arrays)
+            content.inputs, content.arrays = content.inputs if slot.variants else {}, dict(arrays)
             slot.ready.add(content)
         return True
 
@@ -311,38 +358,84 @@ class BatchScheduler:
             slot = self._slots[(self._turn + step) % count]
             if not len(slot.ready) or group not in {None, slot.group}:
                 continue
-            latencies = slot.paced(now_ms)
-            gone, take, wait = self._dispatch(slot, slot.ready, now_ms, latencies, slot.batch)
-            dropped += gone
+            latencies: Sequence[float] = slot.paced(now_ms)
+            variant = max(0, len(slot.variants) - 1)
+            between = 0.0 if group is not None else self._others_ms(slot, now_ms)
+            if (accurate := self._accurate(slot, now_ms, latencies, between)) is not None:
+                variant, latencies, take, wait = accurate
+            else:
+                gone, take, wait = self._dispatch(slot, slot.ready, now_ms, latencies, slot.batch)
+                dropped += gone
             if contents := slot.take_ready(take):
                 for content in contents:
                     slot.forget(content)
                 batch = tuple(
-                    (unit, Row(unit.session, content.key, content.arrays))
+                    (unit, Row(unit.session, content.key, content.arrays, content.variant, content.inputs))
                     for content in contents
                     for unit in content.units
                 )
                 slot.begin(now_ms)
                 self._turn = (self._turn + step + 1) % count
                 size = len(contents)
+                slot.variant = variant
+                for place, each in enumerate(slot.variants):
+                    each.count(size, used=variant <= place)
                 return Due(
-                    slot.group, batch, size, tuple(dropped), expected_ms=latencies[min(size, len(latencies) - 1)]
+                    slot.group,
+                    batch,
+                    size,
+                    tuple(dropped),
+                    expected_ms=latencies[min(size, len(latencies) - 1)],
+                    variant=variant,
                 )
             if wait is not None and (wake is None or wait < wake):
                 wake = wait
         return Due(dropped=tuple(dropped), wake_ms=wake)
 
-    def took(self, group: str, batch: int, took_ms: float, now_ms: float) -> None:
+    def took(self, group: str, batch: int, took_ms: float, now_ms: float, variant: int = 0) -> None:
         """Update a group's pace by the duration of a batch that ends now."""
         slot = self._slot(group)
         if slot is None:
             return
         slot.ended_ms = now_ms
-        if not 0 < batch < len(slot.latencies):
+        latencies = slot.variants[variant].latencies if variant < len(slot.variants) else slot.latencies
+        if not 0 < batch < len(latencies):
             return
-        share = min(max(took_ms / slot.latencies[batch], _FASTEST), _SLOWEST)
+        share = min(max(took_ms / latencies[batch], _FASTEST), _SLOWEST)
         slot.unsteady += _NEWEST * (abs(share - slot.pace) - slot.unsteady)
         slot.pace += _NEWEST * (share - slot.pace)
+
+    def _accurate(
+        self, slot: _Slot, now_ms: float, cheapest_ms: Sequence[float], between_ms: float
+    ) -> tuple[int, Sequence[float], int, float | None] | None:
+        """Choose the most accurate variant after whose batch the cheapest one can still answer all other rows in time.
+
+        Return its place, its latencies, and the decision of the policy; ``None`` for the cheapest variant.
+        """
+        pace = sum(slot.estimate(now_ms))
+        for place, variant in enumerate(slot.variants[:-1]):
+            if not all(each.allowed for each in slot.variants[place:-1]):
+                continue
+            latencies = [pace * ms for ms in variant.latencies]
+            drop, take, wait = self._policy(slot.ready.deadlines, now_ms, latencies, variant.batch)
+            if drop:
+                continue
+            reading = [] if slot.reading is None else [slot.reading.deadline_ms]
+            behind = sorted([*slot.ready.deadlines[take:], *slot.unread.deadlines, *reading])
+            start = now_ms + latencies[take] if take or wait is None else wait
+            if in_time_behind(behind, start, cheapest_ms, slot.batch, between_ms):
+                return place, latencies, take, wait
+        return None
+
+    def _others_ms(self, slot: _Slot, now_ms: float) -> float:
+        """Return the milliseconds of a batch of each other group whose rows wait."""
+        if not slot.variants:
+            return 0.0
+        return sum(
+            other.paced(now_ms)[min(other.batch, waiting)]
+            for other in self._slots
+            if other is not slot and (waiting := len(other.ready) + len(other.unread))
+        )
 
     def _dispatch(
         self, slot: _Slot, queue: _Queue, now_ms: float, latencies_ms: Sequence[float], batch: int

@@ -22,6 +22,7 @@ __all__ = [
     "Collect",
     "Noted",
     "Placed",
+    "PlacedVariant",
     "Results",
     "Stop",
     "Submit",
@@ -92,6 +93,15 @@ class Collect(Request[Results]):
 
 
 @dataclass(frozen=True, slots=True)
+class PlacedVariant:
+    """A variant of a group's model on a backend."""
+
+    batch: int
+    latencies_ms: NDArray[np.float64]  # as those of Placed
+    share: float  # largest share of the rows for this variant and more accurate ones
+
+
+@dataclass(frozen=True, slots=True)
 class Placed:
     """A group of sessions on a backend."""
 
@@ -99,6 +109,7 @@ class Placed:
     batch: int
     latencies_ms: NDArray[np.float64]  # milliseconds by batch size; the first is 0, for batch size 0
     recipe: str = ""  # digest of the recipe in the store; "" for a recipe that the backend started with
+    variants: tuple[PlacedVariant, ...] = ()  # variants of the model, the cheapest one last; () without a catalog
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -34,6 +34,8 @@ class Row:
     session: str
     key: str  # digest of the content; rows with the same key have the same content. "" if not computed.
     arrays: Arrays
+    variant: int = 0  # variant for which it was read
+    inputs: Mapping[str, Any] = field(default_factory=dict)  # as received, if another variant may read it again
 
 
 class OpenModels:
@@ -59,6 +61,15 @@ class OpenModels:
         Exception
             Any error of the model's code or weights.
         """
+        if recipe.variants:
+            (session,) = recipe.members
+            variants = {
+                name: self.open(replace(recipe, members={session: member}, variants={}))
+                for name, member in recipe.variants.items()
+            }
+            for name, variant in variants.items():
+                variant.variant, variant.variants = name, tuple(variants.values())
+            return variants[next(iter(variants))]
         functions: dict[str, Function] = {}
         networks: dict[str, _Network] = {}
         keys: set[str] = set()
@@ -80,7 +91,7 @@ class OpenModels:
         used = {
             member.source.key
             for recipe in recipes
-            for member in recipe.members.values()
+            for member in (*recipe.members.values(), *recipe.variants.values())
             if isinstance(member, NetworkRecipe)
         }
         self._open = {key: model for key, model in self._open.items() if key in used}
@@ -120,6 +131,13 @@ class OpenGroup:
     ----------
     locks : sequence of Lock
         Locks of its networks: two threads never run a network that two groups share.
+
+    Attributes
+    ----------
+    variant : str
+        Name of the variant of a catalog, which each row's outputs have as ``variant``; ``""`` without a catalog.
+    variants : tuple of OpenGroup
+        All variants, from the most accurate to the cheapest one; empty without a catalog.
     """
 
     def __init__(
@@ -135,6 +153,21 @@ class OpenGroup:
         self._networks = networks
         self._trunk = trunk
         self._locks = tuple(locks)
+        self.variant = ""
+        self.variants: tuple[OpenGroup, ...] = ()
+
+    def read_again(self, row: Row, place: int) -> Row:
+        """Return a row as the variant at a place reads it, for example at another image size.
+
+        Raises
+        ------
+        Exception
+            Any error of the reader.
+        """
+        reader = self.variants[place].readers[row.session]
+        if reader == self.variants[row.variant].readers[row.session]:
+            return row
+        return replace(row, arrays=reader.read(row.inputs), variant=place)
 
     def run(self, rows: Sequence[Row]) -> list[Arrays]:
         """Run one batch and return the outputs of each row, without a batch axis.
@@ -154,7 +187,11 @@ class OpenGroup:
                 locked.enter_context(lock)
             if self._trunk is None:
                 (session,) = self.readers
-                return split_outputs(self._whole(session, rows), len(rows), session)
+                answers = split_outputs(self._whole(session, rows), len(rows), session)
+                if self.variant:
+                    name = np.array(self.variant, object)
+                    answers = [{**answer, "variant": name} for answer in answers]
+                return answers
             return self._shared(rows, self._trunk)
 
     def _whole(self, session: str, rows: Sequence[Row]) -> Any:

@@ -73,5 +73,7 @@ class GroupRecipe:
     name: str
     members: Mapping[str, NetworkRecipe | FunctionRecipe]  # recipes by session
     trunk: Trunk | None = None  # common part of the members, which are then all networks
+    # Recipes of the only member by variant, from the most accurate to the cheapest one; empty without a catalog.
+    variants: Mapping[str, NetworkRecipe | FunctionRecipe] = field(default_factory=dict)
     # Row, as it travels, that warms the group up before its first request.
     sample: Mapping[str, NDArray[Any]] | None = field(default=None, repr=False, compare=False)

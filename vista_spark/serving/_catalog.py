@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from optimizer.serving import InfeasibleError
@@ -15,11 +15,12 @@ from vista_spark.serving._model_resolution import fetched
 from vista_spark.serving._profiling import hardware, measured
 from vista_spark.serving._sample_run import with_learned_outputs
 from vista_spark.serving._trunk_grouping import group_recipe, groups
+from vista_spark.serving._variants import opened_catalog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from optimizer.serving import BatchingProfile
+    from optimizer.serving import BatchingProfile, Ladder
     from udfs.serving import FunctionRecipe, NetworkRecipe
     from udfs.store import Store
     from vista_spark.serving._app import App
@@ -36,13 +37,15 @@ class Catalog:
     """Groups of the deployed sessions.
 
     ``sessions`` has one planned session per group, at its expected rate, and ``members`` the session names of each.
-    ``recipes`` are those of the groups that no earlier catalog had.
+    ``recipes`` are those of the groups that no earlier catalog had, ``ladders`` the variants of the groups that have
+    some.
     """
 
     sessions: tuple[PlannedSession, ...]
     members: Mapping[str, tuple[str, ...]]
     offers: tuple[Offered, ...]
     recipes: Mapping[str, GroupRecipe]
+    ladders: Mapping[str, Ladder] = field(default_factory=dict)
 
     @property
     def profiles(self) -> dict[str, BatchingProfile]:
@@ -120,6 +123,8 @@ class Deployed:
         The model may be a name in a registry; ``store`` has models named ``"store:/..."``. With ``strict`` it must
         answer a made-up record, since no backend will warm it up.
         """
+        if session.catalog is not None:
+            return opened_catalog(session, lambda variant: self.open_session(variant, store, strict=strict))
         asked, session = session, fetched(session, store)
         deployment = with_learned_outputs(opened(session), strict=strict)
         if session.profile is not None and self.device == "cpu":
@@ -168,26 +173,34 @@ class Deployed:
                 planned += [((deployment,), self._planned((deployment,))) for deployment in group]
         return planned
 
+    @property
+    def ladders(self) -> dict[str, Ladder]:
+        """Variants by session, for sessions with a catalog."""
+        return {name: each.ladder for name, each in self._deployments.items() if each.ladder is not None}
+
     def catalog(self, ship: Shipping) -> Catalog:
         """Describe all groups, with the recipes of those that no earlier catalog had.
 
         ``ship`` makes a deployment's files available to the workers, and returns the recipe that finds them there.
         """
-        sessions, offers, recipes, members = [], [], {}, {}
+        sessions, offers, recipes, members, ladders = [], [], {}, {}, {}
         for group, session in self.planned():
             sessions.append(session)
             members[session.name] = tuple(deployment.session.name for deployment in group)
-            least = float(session.profile.latencies[1])
+            fastest = session.profile
+            if (ladder := group[0].ladder) is not None:
+                ladders[session.name] = ladder
+                fastest = ladder.profiles[-1]
+            least = float(fastest.latencies[1])
             offers += [
                 Offered(deployment.served, deployment.admission, session.name, len(group) > 1, least)
                 for deployment in group
             ]
             if self._is_new(group):
-                shipped = {deployment.session.name: ship(deployment) for deployment in group}
-                recipe = replace(group_recipe(group, shipped), name=session.name, sample=sample_row(group[0]))
+                recipe = replace(group_recipe(group, ship), name=session.name, sample=sample_row(group[0]))
                 recipes[session.name] = recipe
                 self._named[_identity(group)] = session.name
-        return Catalog(tuple(sessions), members, tuple(offers), recipes)
+        return Catalog(tuple(sessions), members, tuple(offers), recipes, ladders)
 
     def _is_new(self, group: Sequence[Deployment]) -> bool:
         return _identity(group) not in self._named

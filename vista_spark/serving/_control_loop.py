@@ -11,21 +11,23 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from optimizer.serving import Backend, InfeasibleError, Session, plan, replan, spread
+import numpy as np
+
+from optimizer.serving import Backend, InfeasibleError, Session, ladder_shares, plan, replan, spread
 from udfs.node import SupervisedThread
 from udfs.rpc import CallError, RefusedError
-from udfs.serving import Link, Placed
+from udfs.serving import Link, Placed, PlacedVariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from optimizer.serving import ServingPlan
+    from optimizer.serving import Ladder, Placement, ServingPlan
     from udfs.serving import LiveRouter
     from vista_spark.serving._catalog import Catalog
     from vista_spark.serving._plan_log import PlanRecorder
     from vista_spark.serving._scaling import Scaling
 
-__all__ = ["Control", "planned"]
+__all__ = ["Control", "planned", "with_shares"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,6 +69,16 @@ def planned(
             share *= _LOWERED
         else:
             return made, spread(made, backends), share
+
+
+def with_shares(
+    sessions: Sequence[Session], ladders: Mapping[str, Ladder], shares: Mapping[str, tuple[float, ...]]
+) -> list[Session]:
+    """Return the sessions with the mean latencies of their variants."""
+    return [
+        ladders[session.name].mixed(session, shares[session.name]) if session.name in ladders else session
+        for session in sessions
+    ]
 
 
 class BackendPool(Protocol):
@@ -116,6 +128,7 @@ class Control:
         self._catalog = catalog
         self._recipes: dict[str, str] = {}
         self._sessions = list(catalog.sessions)
+        self._shares: dict[str, tuple[float, ...]] = {}
         self.budgets: Callable[[float], Mapping[str, float]] | None = None
         self._epoch_s = epoch_s
         self._base: ServingPlan | None = None
@@ -355,7 +368,11 @@ class Control:
     def _load(self, links: Mapping[str, Link]) -> tuple[dict[str, dict[str, Placed]], dict[str, str]]:
         """Plan for the connected backends, and open models beside those in use."""
         backends = [Backend(name) for name in sorted(links)]
-        self._base, live, self.share = planned(self._sessions, backends, self._base)
+        sessions = self._sessions
+        if ladders := self._catalog.ladders:
+            self._shares = ladder_shares(sessions, ladders, backends)
+            sessions = with_shares(sessions, ladders, self._shares)
+        self._base, live, self.share = planned(sessions, backends, self._base)
         self.plan = live
         self.epochs += 1
         wanted = {node.backend.name: self._placements(live, node.backend.name) for node in live.nodes}
@@ -390,9 +407,23 @@ class Control:
                 placement.batch,
                 profiles[placement.session].latencies,
                 self._recipes.get(placement.session, ""),
+                self._variants(placement),
             )
             for placement in live[backend].placements
         }
+
+    def _variants(self, placement: Placement) -> tuple[PlacedVariant, ...]:
+        """Return the variants of a group: each runs the largest batch that ends within the planned one."""
+        ladder = self._catalog.ladders.get(placement.session)
+        if ladder is None:
+            return ()
+        limit = placement.latency_ms * (1 + 1e-9)
+        return tuple(
+            PlacedVariant(
+                max(1, int(np.searchsorted(profile.latencies, limit, "right")) - 1), profile.latencies, float(share)
+            )
+            for profile, share in zip(ladder.profiles, np.cumsum(self._shares[placement.session]).round(9), strict=True)
+        )
 
     def _adopt(self, wanted: Mapping[Link, Mapping[str, Placed]]) -> dict[str, str]:
         failures: dict[str, str] = {}

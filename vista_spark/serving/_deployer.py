@@ -67,8 +67,9 @@ class Deployer:
         return self._deployed.device
 
     def deployment(self, name: str) -> Deployment:
-        """Return the current deployment of a session."""
-        return self._deployed.deployments[name]
+        """Return the current deployment of a session; that of the most accurate variant of a catalog."""
+        deployment = self._deployed.deployments[name]
+        return deployment.variants[0] if deployment.variants else deployment
 
     def start(self) -> None:
         """Start to follow aliases."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import SparkSession
 
+    from optimizer.serving import Ladder
     from udfs.serving import Deliveries
     from vista_spark.serving._session import Session
 
@@ -45,8 +46,9 @@ class Deployment:
     """A session with its model opened on the driver.
 
     ``recipe`` is that for this process; :meth:`shipped` returns the one for workers. ``network`` is ``None`` for a
-    function. ``asked`` is the session as its user wrote it, if a registry has the model. ``number`` is unique in this
-    process.
+    function. ``asked`` is the session as its user wrote it, if a registry has the model. ``variants`` are those of a
+    catalog, and ``ladder`` their names, accuracies and profiles; the fields above are those of the first one.
+    ``number`` is unique in this process.
     """
 
     session: Session
@@ -55,6 +57,8 @@ class Deployment:
     recipe: NetworkRecipe | FunctionRecipe
     network: Network | None = None
     asked: Session | None = None
+    variants: tuple[Deployment, ...] = ()
+    ladder: Ladder | None = None
     number: int = field(default_factory=itertools.count().__next__)
 
     def shipped(self, spark: SparkSession, deliveries: Deliveries | None = None) -> NetworkRecipe | FunctionRecipe:

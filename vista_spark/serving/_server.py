@@ -10,7 +10,7 @@ from pyspark.sql import is_remote
 
 from optimizer.arguments import one_of, real, whole, whole_or_none
 from optimizer.errors import nearest
-from optimizer.serving import POLICIES, Backend, InfeasibleError
+from optimizer.serving import POLICIES, Backend, InfeasibleError, ladder_shares
 from udfs.driver import SlotLease, encrypts, is_local, lease_slots, leased_slots, task_slots, validate_arguments
 from udfs.inference import files_of_this_process
 from udfs.node import FrozenHeap, check_device
@@ -22,7 +22,7 @@ from vista_spark.serving._app import App
 from vista_spark.serving._applications import Applications
 from vista_spark.serving._backends import BackendOptions, Backends
 from vista_spark.serving._catalog import Deployed
-from vista_spark.serving._control_loop import Control, planned
+from vista_spark.serving._control_loop import Control, planned, with_shares
 from vista_spark.serving._deployer import Deployer
 from vista_spark.serving._front_end import FrontEndSpec
 from vista_spark.serving._gauges import gauges_of
@@ -235,7 +235,10 @@ class Server:
         sessions = [session for _, session in self._deployed.planned()]
         if not sessions:
             raise InvalidArgumentError("The server must have a session. Deploy one with Server.deploy.")
-        base, live, share = planned(sessions, [Backend(name) for name in self._names])
+        backends = [Backend(name) for name in self._names]
+        if ladders := self._deployed.ladders:
+            sessions = with_shares(sessions, ladders, ladder_shares(sessions, ladders, backends))
+        base, live, share = planned(sessions, backends)
         if share < 1:
             raise InfeasibleError(
                 f"{len(self._names)} backends can serve {share:.0%} of the expected rates. Add backends, or lower "

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from optimizer.serving import BatchingProfile
+    from vista_spark.variants import Catalog, CatalogVariant
 
 __all__ = ["Session"]
 
@@ -80,11 +81,17 @@ class Session:
     sample : object, optional
         Record that the model accepts, as for :meth:`Model.execute`, for measurements and warm-up. Default: an image or
         text for a network, known categories for a pipeline, zeros and blanks for a function.
+    catalog : Catalog, optional
+        Variants of a network, instead of `model`. Under overload cheaper variants answer; each answer has the output
+        ``variant``, the name of the variant.
+    min_accuracy : float
+        Least accuracy of the variants of the catalog that are used. Default 0: all that no faster one matches in
+        accuracy.
 
     Raises
     ------
     InvalidArgumentError
-        An argument is not valid.
+        An argument is not valid, or no variant of the catalog is as accurate as `min_accuracy`.
 
     Examples
     --------
@@ -93,7 +100,7 @@ class Session:
     """
 
     name: str
-    model: Any
+    model: Any = None
     weights: str | os.PathLike[str] | None = None
     head: str | os.PathLike[str] | None = None
     slo_ms: float = 500.0
@@ -107,6 +114,8 @@ class Session:
     profile: BatchingProfile | None = None
     seed: int = 0
     sample: Any = field(default=None, repr=False, compare=False)
+    catalog: Catalog | None = None
+    min_accuracy: float = 0.0
 
     def __post_init__(self) -> None:
         for what, text in (("name", self.name), ("version", self.version)):
@@ -114,8 +123,10 @@ class Session:
                 raise InvalidArgumentError(f"{what} must be a non-empty str without a slash, got {text!r}.")
         for what, value in (("slo_ms", self.slo_ms), ("rate", self.rate)):
             real(what, value, 0, above=True)
+        real("min_accuracy", self.min_accuracy, 0, 1)
+        self._check_catalog()
         _check_specs(self.inputs, self.outputs)
-        runs = callable(self.model) or is_reference(self.model) or _is_pipeline(self.model)
+        runs = self.catalog is not None or callable(self.model) or is_reference(self.model) or _is_pipeline(self.model)
         if self.inputs and (not runs or self.head is not None or self.weights is not None):
             raise InvalidArgumentError(
                 f"inputs must be empty for a network, and a function has neither weights nor a head, got "
@@ -126,6 +137,42 @@ class Session:
                 f"layer must be None without a head, got {self.layer!r}. Set head to the file of the head that "
                 "reads it."
             )
+
+    def _check_catalog(self) -> None:
+        """Check that there is either a model or a catalog, and that the catalog has an accurate variant."""
+        from vista_spark.variants import Catalog  # few sessions need it
+
+        if self.catalog is None:
+            if self.model is None or self.min_accuracy:
+                unset, asked = ("model", None) if self.model is None else ("catalog", self.min_accuracy)
+                raise InvalidArgumentError(
+                    f"{unset} must be set in session {self.name!r}"
+                    + (f" if min_accuracy is, got min_accuracy={asked}." if asked else ", or a catalog.")
+                )
+            return
+        if not isinstance(self.catalog, Catalog):
+            raise InvalidArgumentError(
+                f"catalog must be a vista_spark.variants.Catalog, got {type(self.catalog).__name__} in session "
+                f"{self.name!r}."
+            )
+        for what in ("model", "weights", "head", "profile", "image_size", "max_length"):
+            if getattr(self, what) is not None:
+                raise InvalidArgumentError(
+                    f"{what} must be None with a catalog, whose variants have their own, got {getattr(self, what)!r} "
+                    f"in session {self.name!r}."
+                )
+        if not self.variants:
+            known = ", ".join(f"{each.name} {each.measurement.accuracy:.3f}" for each in self.catalog)
+            raise InvalidArgumentError(
+                f"min_accuracy must be at most the accuracy of a variant of the catalog ({known}), got "
+                f"{self.min_accuracy:g} in session {self.name!r}."
+            )
+
+    @property
+    def variants(self) -> tuple[CatalogVariant, ...]:
+        """Variants of the catalog that are used, from the most accurate to the fastest one."""
+        front = () if self.catalog is None else self.catalog.pareto("latency")
+        return tuple(each for each in reversed(front) if each.measurement.accuracy >= self.min_accuracy)
 
 
 def _is_pipeline(model: Any) -> bool:

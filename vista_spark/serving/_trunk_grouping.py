@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from udfs.serving import GroupRecipe, Trunk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from optimizer.graph import LayerGraph
     from udfs.serving import FunctionRecipe, NetworkRecipe
     from vista_spark.serving._deployment import Deployment
+
+    Recipe = NetworkRecipe | FunctionRecipe
 
 __all__ = ["group_recipe", "groups", "trunk_of"]
 
@@ -35,6 +37,8 @@ def groups(deployments: Sequence[Deployment]) -> list[tuple[Deployment, ...]]:
 
 def _joins(group: Sequence[Deployment], deployment: Deployment) -> bool:
     first, net = group[0].network, deployment.network
+    if group[0].ladder is not None or deployment.ladder is not None:
+        return False
     if first is None or net is None or first.reads != net.reads or first.card.framework != net.card.framework:
         return False
     trunk = trunk_of([*group, deployment])
@@ -70,14 +74,17 @@ def trunk_of(members: Sequence[Deployment]) -> Trunk | None:
     return Trunk(tuple(name for name in first.names if name in crossing), names, share)
 
 
-def group_recipe(
-    members: Sequence[Deployment], recipes: Mapping[str, NetworkRecipe | FunctionRecipe] | None = None
-) -> GroupRecipe:
+def group_recipe(members: Sequence[Deployment], ship: Callable[[Deployment], Recipe] | None = None) -> GroupRecipe:
     """Return the recipe by which a backend opens a group.
 
-    By default ``recipes`` are those for this process.
+    ``ship`` returns the recipe of a deployment for workers. By default recipes are those for this process.
     """
-    by_session = {member.session.name: member.recipe for member in members} if recipes is None else dict(recipes)
+    recipe_of = ship or (lambda member: member.recipe)
+    member = members[0]
+    if member.ladder is not None:
+        variants = dict(zip(member.ladder.names, map(recipe_of, member.variants), strict=True))
+        return GroupRecipe(member.session.name, {member.session.name: next(iter(variants.values()))}, variants=variants)
+    by_session = {member.session.name: recipe_of(member) for member in members}
     name = "+".join(by_session)
     if len(members) == 1:
         return GroupRecipe(name, by_session)
