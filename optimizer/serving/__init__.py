@@ -5,6 +5,7 @@ The global scheduler of Nexus (Shen, *System for Serving Deep Neural Networks Ef
 """
 
 from optimizer.serving._call_counts import CallCounts, CallTrace
+from optimizer.serving._daily_budget import DailyBudget
 from optimizer.serving._dispatch import (
     POLICIES,
     Dispatch,
@@ -32,6 +33,7 @@ __all__ = [
     "BatchingProfile",
     "CallCounts",
     "CallTrace",
+    "DailyBudget",
     "DeficitRoundRobin",
     "Dispatch",
     "InfeasibleError",

@@ -23,6 +23,9 @@ __all__ = ["Ladder", "in_time_behind", "ladder_shares", "variant_shares"]
 
 _ROUNDING = 1e-9
 
+# Growth of the rates that shares are planned for, so that they need not change with each epoch.
+_HEADROOM = 0.1
+
 # Parts of the backends' time that shares are planned for: packing may need more time than the sum of all requests.
 _PARTS = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.35, 0.2, 0.0)
 
@@ -55,6 +58,10 @@ class Ladder:
     def seconds(self, session: Session) -> tuple[float, ...]:
         """Return the backend-seconds per request of each variant, in the session's best batches."""
         return tuple(1 / replace(session, profile=profile).peak_rate for profile in self.profiles)
+
+    def accuracy(self, shares: Sequence[float]) -> float:
+        """Return the mean accuracy of answers by shares."""
+        return sum(share * value for share, value in zip(shares, self.accuracies, strict=True))
 
     def mixed(self, session: Session, shares: Sequence[float]) -> Session:
         """Return the session with the mean latencies of batches by shares, and the memory of all variants."""
@@ -145,8 +152,11 @@ def ladder_shares(
     ladders: Mapping[str, Ladder],
     backends: Sequence[Backend],
     limits: Mapping[str, float] | None = None,
+    old: Mapping[str, tuple[float, ...]] | None = None,
 ) -> dict[str, tuple[float, ...]]:
-    """Choose the shares of the variants for which a plan on some backends exists.
+    """Choose the shares of the variants for which a plan on some backends exists, with a tenth of headroom.
+
+    Shares change only if the old ones do not fit, or leave more than twice that headroom.
 
     Parameters
     ----------
@@ -158,13 +168,33 @@ def ladder_shares(
         Available backends.
     limits : mapping of str to float, optional
         Backend-seconds per second that a session's budget allows.
+    old : mapping of str to tuple of float, optional
+        Shares until now.
 
     Returns
     -------
     dict of str to tuple of float
         Shares of the variants of each session in `ladders`; those of the cheapest variants if no plan exists.
     """
-    limits = limits or {}
+    most, chosen, least = (
+        _fitting([each.at_rate(factor * each.rate) for each in sessions], ladders, backends, limits or {})
+        for factor in (1.0, 1 + _HEADROOM, 1 + 2 * _HEADROOM)
+    )
+    for name, shares in (old or {}).items():
+        if name in chosen and len(shares) == len(chosen[name]):
+            low, high = (ladders[name].accuracy(each[name]) for each in (least, most))
+            if low - _ROUNDING <= ladders[name].accuracy(shares) <= high + _ROUNDING:
+                chosen[name] = shares
+    return chosen
+
+
+def _fitting(
+    sessions: Sequence[Session],
+    ladders: Mapping[str, Ladder],
+    backends: Sequence[Backend],
+    limits: Mapping[str, float],
+) -> dict[str, tuple[float, ...]]:
+    """Return the most accurate shares for which a plan exists."""
     seconds = [ladders[each.name].seconds(each) if each.name in ladders else (1 / each.peak_rate,) for each in sessions]
     accuracies = [ladders[each.name].accuracies if each.name in ladders else (1.0,) for each in sessions]
     bounds = [limits.get(each.name, math.inf) for each in sessions]

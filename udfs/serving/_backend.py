@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +109,7 @@ class Backend:
         self._stopped = False
         self._runners: list[threading.Thread] = []
         self._running: dict[str, tuple[float, float]] = {}
+        self._busy_so_far: dict[str, float] = defaultdict(float)  # milliseconds by group
         self._collected = time.monotonic()
         self._failure: BaseException | None = None
         self._reader = SupervisedThread(self._read, "reader", self._fail)
@@ -172,7 +173,8 @@ class Backend:
         with self._changed:
             since = min((since for since, _ in self._running.values()), default=now)
             running = 1000 * (now - since)
-            return Results(answers, last, self._scheduler.waiting, running, dict(self._scheduler.pace))
+            pace, busy = dict(self._scheduler.pace), dict(self._busy_so_far)
+            return Results(answers, last, self._scheduler.waiting, running, pace, busy)
 
     def _submit(self, request: Submit) -> Noted:
         now = _now_ms()
@@ -377,6 +379,7 @@ class Backend:
             self._outbox.put(answers)
             with self._changed:
                 self._running.pop(due.group, None)
+                self._busy_so_far[due.group] += took
                 self._scheduler.took(due.group, due.size, took, _now_ms(), due.variant)
         return True
 

@@ -29,8 +29,8 @@ _FASTEST, _SLOWEST = 0.25, 20.0
 # halve. Otherwise a group that refuses every row because of one slow batch would never be measured again.
 _KEEP_MS, _HALF_MS = 1000.0, 1000.0
 
-# Batches of a variant that its share must have saved before it is chosen again, so that variants change rarely.
-_SAVED = 4
+# Rows that the share of a variant must have saved before it is chosen again, so that variants change rarely.
+_SAVED = 32.0
 
 # Contents read ahead of a batch of one: the next one is read while it runs.
 _LEAST_AHEAD = 2
@@ -61,18 +61,13 @@ class Variant:
 
     def __post_init__(self) -> None:
         self.allowed = self.share > 0
-        self.saved = self._most if self.allowed else 0.0
-
-    @property
-    def _most(self) -> float:
-        return float(_SAVED * self.batch)
+        self.saved = _SAVED if self.allowed else 0.0
 
     def count(self, rows: int, *, used: bool) -> None:
         """Record a batch, which used the share or not."""
         if self.share < 1:
-            self.saved = min(self._most, self.saved + self.share * rows - (rows if used else 0))
-            # The variant is chosen again once several batches are saved.
-            self.allowed = self.saved >= (0.0 if self.allowed else self._most) and self.share > 0
+            self.saved = min(_SAVED, self.saved + self.share * rows - (rows if used else 0))
+            self.allowed = self.saved >= (0.0 if self.allowed else _SAVED) and self.share > 0
 
 
 @dataclass(slots=True, eq=False)

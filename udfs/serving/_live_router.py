@@ -70,6 +70,8 @@ class LiveRouter:
         Called with a lost link and the reason, in any thread.
     missed : callable or None
         Called for a row that no backend serves, in any thread; returns the seconds after which one may.
+    refused : mapping of str to OverloadedError
+        Sessions whose requests are refused, with the error.
     arrived : Counter
         Rows by session since the start.
     ended : Counter
@@ -88,6 +90,7 @@ class LiveRouter:
         self._numbers = itertools.count(1)
         self._contents: OrderedDict[str, _Content] = OrderedDict()
         self._stopped = False
+        self.refused: Mapping[str, OverloadedError] = {}
         self.arrived: Counter[str] = Counter()
         self.ended: Counter[tuple[str, str]] = Counter()
         self._refusals = Refusals()
@@ -143,8 +146,7 @@ class LiveRouter:
             for unit in units:
                 self._pending[unit.number] = unit
                 self._deadlines.watch(deadline + GRACE_S, unit.number)
-        if budget < offer.least_ms:
-            joined.fail(TooLateError(f"{name} takes at least {offer.least_ms:.1f} ms, and {budget:g} ms were left."))
+        if self._refuses(offer, units[0], budget):
             return joined.future
         verdicts = [self._fatal.verdict(unit) for unit in units]
         for unit, verdict in zip(units, verdicts, strict=True):
@@ -157,6 +159,19 @@ class LiveRouter:
             else:
                 self._suspects.add([unit])
         return joined.future
+
+    def _refuses(self, offer: Offered, unit: Pending, budget: float) -> bool:
+        """Fail a request that cannot be in time, or whose session has used up its budget."""
+        name = offer.model.name
+        if budget < offer.least_ms:
+            late = TooLateError(f"{name} takes at least {offer.least_ms:.1f} ms, and {budget:g} ms were left.")
+            unit.joined.fail(late)
+        elif (refusal := self.refused.get(name)) is not None:
+            # Each request raises an exception of its own.
+            self._fail(unit, OverloadedError(str(refusal), refusal.retry_after_s))
+        else:
+            return False
+        return True
 
     # Called by the control loop.
 

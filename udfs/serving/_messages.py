@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np  # noqa: TC002 - the wire reads the hints
@@ -74,6 +74,7 @@ class Results:
     waiting: int  # rows that wait for a batch
     running_ms: float  # milliseconds that the current batch has run for; 0 without one
     pace: dict[str, float]  # measured over profiled batch latency, by group
+    busy_ms: dict[str, float] = field(default_factory=dict)  # milliseconds of all batches so far, by group
 
 
 @dataclass(frozen=True, slots=True)

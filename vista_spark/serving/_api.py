@@ -161,6 +161,11 @@ class Api:
         return {**self._router.ended, **self._applications.ended}
 
     @property
+    def spent(self) -> dict[str, float]:
+        """Dollars spent on the current day, by session with ``dollars_per_day``."""
+        return self._control.variants.spending.spent
+
+    @property
     def url(self) -> str | None:
         """URL for HTTP clients on this machine; ``None`` without a port."""
         return self.front_end.url if self.front_end else None

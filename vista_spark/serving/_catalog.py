@@ -38,7 +38,7 @@ class Catalog:
 
     ``sessions`` has one planned session per group, at its expected rate, and ``members`` the session names of each.
     ``recipes`` are those of the groups that no earlier catalog had, ``ladders`` the variants of the groups that have
-    some.
+    some, and ``budgets`` the dollars per day of the sessions that have some.
     """
 
     sessions: tuple[PlannedSession, ...]
@@ -46,6 +46,7 @@ class Catalog:
     offers: tuple[Offered, ...]
     recipes: Mapping[str, GroupRecipe]
     ladders: Mapping[str, Ladder] = field(default_factory=dict)
+    budgets: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def profiles(self) -> dict[str, BatchingProfile]:
@@ -200,7 +201,12 @@ class Deployed:
                 recipe = replace(group_recipe(group, ship), name=session.name, sample=sample_row(group[0]))
                 recipes[session.name] = recipe
                 self._named[_identity(group)] = session.name
-        return Catalog(tuple(sessions), members, tuple(offers), recipes, ladders)
+        budgets = {
+            name: float(each.session.dollars_per_day)
+            for name, each in self._deployments.items()
+            if each.session.dollars_per_day is not None
+        }
+        return Catalog(tuple(sessions), members, tuple(offers), recipes, ladders, budgets)
 
     def _is_new(self, group: Sequence[Deployment]) -> bool:
         return _identity(group) not in self._named

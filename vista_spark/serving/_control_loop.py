@@ -11,23 +11,22 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
-from optimizer.serving import Backend, InfeasibleError, Session, ladder_shares, plan, replan, spread
+from optimizer.serving import Backend, InfeasibleError, Session, plan, replan, spread
 from udfs.node import SupervisedThread
 from udfs.rpc import CallError, RefusedError
-from udfs.serving import Link, Placed, PlacedVariant
+from udfs.serving import Link, Placed
+from vista_spark.serving._variant_control import VariantControl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from optimizer.serving import Ladder, Placement, ServingPlan
+    from optimizer.serving import ServingPlan
     from udfs.serving import LiveRouter
     from vista_spark.serving._catalog import Catalog
     from vista_spark.serving._plan_log import PlanRecorder
     from vista_spark.serving._scaling import Scaling
 
-__all__ = ["Control", "planned", "with_shares"]
+__all__ = ["Control", "planned"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -71,16 +70,6 @@ def planned(
             return made, spread(made, backends), share
 
 
-def with_shares(
-    sessions: Sequence[Session], ladders: Mapping[str, Ladder], shares: Mapping[str, tuple[float, ...]]
-) -> list[Session]:
-    """Return the sessions with the mean latencies of their variants."""
-    return [
-        ladders[session.name].mixed(session, shares[session.name]) if session.name in ladders else session
-        for session in sessions
-    ]
-
-
 class BackendPool(Protocol):
     """Backends that connect and end while the server runs."""
 
@@ -106,8 +95,8 @@ class BackendPool(Protocol):
 class Control:
     """Control loop that adapts the plan to the traffic, and the backends to the plan.
 
-    ``epoch_s`` is the length of an epoch. ``budgets`` returns the budgets in milliseconds of sessions that applications
-    call, for the seconds since its last call.
+    ``epoch_s`` is the length of an epoch, ``dollars_per_hour`` the price of a busy backend. ``budgets`` returns the
+    budgets in milliseconds of sessions that applications call, for the seconds since its last call.
     """
 
     def __init__(
@@ -117,6 +106,7 @@ class Control:
         epoch_s: float,
         scaling: Scaling,
         log: PlanRecorder,
+        dollars_per_hour: float = 0.28,
     ) -> None:
         self._router = router
         self._pool: BackendPool | None = None
@@ -128,7 +118,8 @@ class Control:
         self._catalog = catalog
         self._recipes: dict[str, str] = {}
         self._sessions = list(catalog.sessions)
-        self._shares: dict[str, tuple[float, ...]] = {}
+        self.variants = VariantControl(dollars_per_hour)
+        self.variants.follow(catalog)
         self.budgets: Callable[[float], Mapping[str, float]] | None = None
         self._epoch_s = epoch_s
         self._base: ServingPlan | None = None
@@ -140,6 +131,8 @@ class Control:
         self._wake = threading.Event()
         self._over = threading.Event()
         self._thread = SupervisedThread(self._loop, "epochs")
+        # Models that are being opened must not delay the check of budgets.
+        self._spending_thread = SupervisedThread(self._watch_spending, "spending")
 
     def start(self, pool: BackendPool) -> None:
         """Plan for the expected rates, have the backends open the models, and start to follow the traffic.
@@ -153,6 +146,7 @@ class Control:
         failures = self._renew("the server starts")
         if failures:
             raise RuntimeError("; ".join(f"{group}: {why}" for group, why in failures.items()))
+        self._spending_thread.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -188,6 +182,14 @@ class Control:
         """Let the next request start a backend, since this one could not."""
         self._asleep = True
 
+    def _watch_spending(self) -> None:
+        """Refuse the requests of sessions whose budget is used up."""
+        while True:
+            links = {} if self._pool is None else self._pool.links
+            self._router.refused = self.variants.spending.refusals(links.values())
+            if self._over.wait(_LOOK_S):
+                return
+
     def _loop(self) -> None:
         began, before = time.monotonic(), Counter(self._router.arrived)
         while not self._over.is_set():
@@ -222,6 +224,7 @@ class Control:
         why = "a backend connected or was lost"
         if rates:
             with self._applying:
+                self.variants.correct(self._sessions, rates, seconds)
                 budgets = self.budgets(seconds) if self.budgets is not None else {}
                 self._sessions = [
                     self._within(session.at_rate(rates.get(session.name, session.rate)), budgets)
@@ -294,6 +297,7 @@ class Control:
                 for session in catalog.sessions
             ]
             self._catalog = catalog
+            self.variants.follow(catalog)
             began = time.monotonic()
             links = self._links()
             if not links:
@@ -306,6 +310,7 @@ class Control:
                 _check_open(catalog, former, cold, failures, links.values())
             except BaseException:
                 self._catalog, self._sessions, self._base, self.plan = former, was, base, plan_before
+                self.variants.follow(former)
                 self._adopt(before)
                 raise
             kept = {group: shares for group, shares in self._routes.items() if group in gone}
@@ -368,10 +373,7 @@ class Control:
     def _load(self, links: Mapping[str, Link]) -> tuple[dict[str, dict[str, Placed]], dict[str, str]]:
         """Plan for the connected backends, and open models beside those in use."""
         backends = [Backend(name) for name in sorted(links)]
-        sessions = self._sessions
-        if ladders := self._catalog.ladders:
-            self._shares = ladder_shares(sessions, ladders, backends)
-            sessions = with_shares(sessions, ladders, self._shares)
+        sessions = self.variants.planned(self._sessions, backends)
         self._base, live, self.share = planned(sessions, backends, self._base)
         self.plan = live
         self.epochs += 1
@@ -407,23 +409,10 @@ class Control:
                 placement.batch,
                 profiles[placement.session].latencies,
                 self._recipes.get(placement.session, ""),
-                self._variants(placement),
+                self.variants.placed(placement),
             )
             for placement in live[backend].placements
         }
-
-    def _variants(self, placement: Placement) -> tuple[PlacedVariant, ...]:
-        """Return the variants of a group: each runs the largest batch that ends within the planned one."""
-        ladder = self._catalog.ladders.get(placement.session)
-        if ladder is None:
-            return ()
-        limit = placement.latency_ms * (1 + 1e-9)
-        return tuple(
-            PlacedVariant(
-                max(1, int(np.searchsorted(profile.latencies, limit, "right")) - 1), profile.latencies, float(share)
-            )
-            for profile, share in zip(ladder.profiles, np.cumsum(self._shares[placement.session]).round(9), strict=True)
-        )
 
     def _adopt(self, wanted: Mapping[Link, Mapping[str, Placed]]) -> dict[str, str]:
         failures: dict[str, str] = {}

@@ -59,4 +59,8 @@ def gauges_of(api: Api) -> list[Gauge]:
         )
         for name, (host, restarts) in api.backend_places.items()
     ]
-    return [here, *rows, *occupancy, *batches, *waiting, *pace, *places]
+    dollars = [
+        Gauge("dollars", spent, "Dollars spent on the current day, of sessions with a budget.", {"session": name})
+        for name, spent in api.spent.items()
+    ]
+    return [here, *rows, *occupancy, *batches, *waiting, *pace, *places, *dollars]

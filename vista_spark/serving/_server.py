@@ -22,12 +22,13 @@ from vista_spark.serving._app import App
 from vista_spark.serving._applications import Applications
 from vista_spark.serving._backends import BackendOptions, Backends
 from vista_spark.serving._catalog import Deployed
-from vista_spark.serving._control_loop import Control, planned, with_shares
+from vista_spark.serving._control_loop import Control, planned
 from vista_spark.serving._deployer import Deployer
 from vista_spark.serving._front_end import FrontEndSpec
 from vista_spark.serving._gauges import gauges_of
 from vista_spark.serving._plan_log import NoLog, PlanLog
 from vista_spark.serving._scaling import Scaling
+from vista_spark.serving._variant_control import with_shares
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,6 +87,9 @@ class Server:
         local session uses a temporary folder for the second purpose.
     encrypt : bool, optional
         Encrypt messages between the driver and the backends. Default: as Spark does.
+    dollars_per_hour : float
+        Price of a busy backend, which counts towards the ``dollars_per_day`` of sessions. Default 0.28, as that of
+        :class:`optimizer.approximate.CostCard`.
 
     Raises
     ------
@@ -127,13 +131,16 @@ class Server:
         driver_host: str | None = None,
         store: str | Store | None = None,
         encrypt: bool | None = None,
+        dollars_per_hour: float = 0.28,
     ) -> None:
         least, most = _bounds(backends)
         whole_or_none("threads", threads)
         whole("restarts", restarts, 0)
         real("epoch_s", epoch_s, 0, above=True)
         one_of("policy", policy, tuple(POLICIES))
+        real("dollars_per_hour", dollars_per_hour, 0, above=True)
         check_device(device)
+        self._price = float(dollars_per_hour)
         self._spark = spark
         self._least = least
         self._names = tuple(f"backend-{number}" for number in range(most))
@@ -332,7 +339,7 @@ class Server:
         catalog = deployed.catalog(lambda deployment: deployment.shipped(self._spark))
         router = LiveRouter(catalog.offers)
         scaling = Scaling(self._least, len(self._names))
-        control = Control(router, catalog, self._epoch_s, scaling, self._log(experiment))
+        control = Control(router, catalog, self._epoch_s, scaling, self._log(experiment), self._price)
         options = BackendOptions(
             replace(self._backend, deliveries=deliveries),
             self._host,

@@ -87,6 +87,10 @@ class Session:
     min_accuracy : float
         Least accuracy of the variants of the catalog that are used. Default 0: all that no faster one matches in
         accuracy.
+    dollars_per_day : float, optional
+        Budget of the catalog for the busy time of backends, at the price of the server. If it is used up faster than
+        evenly over the day, cheaper variants answer; once it is used up, requests are refused until the next day. Days
+        begin when the server starts. Default: no limit.
 
     Raises
     ------
@@ -116,6 +120,7 @@ class Session:
     sample: Any = field(default=None, repr=False, compare=False)
     catalog: Catalog | None = None
     min_accuracy: float = 0.0
+    dollars_per_day: float | None = None
 
     def __post_init__(self) -> None:
         for what, text in (("name", self.name), ("version", self.version)):
@@ -124,6 +129,8 @@ class Session:
         for what, value in (("slo_ms", self.slo_ms), ("rate", self.rate)):
             real(what, value, 0, above=True)
         real("min_accuracy", self.min_accuracy, 0, 1)
+        if self.dollars_per_day is not None:
+            real("dollars_per_day", self.dollars_per_day, 0, above=True)
         self._check_catalog()
         _check_specs(self.inputs, self.outputs)
         runs = self.catalog is not None or callable(self.model) or is_reference(self.model) or _is_pipeline(self.model)
@@ -143,12 +150,13 @@ class Session:
         from vista_spark.variants import Catalog  # few sessions need it
 
         if self.catalog is None:
-            if self.model is None or self.min_accuracy:
-                unset, asked = ("model", None) if self.model is None else ("catalog", self.min_accuracy)
-                raise InvalidArgumentError(
-                    f"{unset} must be set in session {self.name!r}"
-                    + (f" if min_accuracy is, got min_accuracy={asked}." if asked else ", or a catalog.")
-                )
+            if self.model is None:
+                raise InvalidArgumentError(f"model must be set in session {self.name!r}, or a catalog, got None.")
+            for what, value in (("min_accuracy", self.min_accuracy), ("dollars_per_day", self.dollars_per_day)):
+                if value:
+                    raise InvalidArgumentError(
+                        f"{what} must not be set without a catalog, got {value} in session {self.name!r}."
+                    )
             return
         if not isinstance(self.catalog, Catalog):
             raise InvalidArgumentError(

@@ -43,7 +43,7 @@ def opened_catalog(
     fastest: PlannedSession | None = None
     late: InfeasibleError | None = None
     for variant in session.variants:
-        plain = replace(session, catalog=None, min_accuracy=0.0, model=variant.model)
+        plain = replace(session, catalog=None, min_accuracy=0.0, dollars_per_day=None, model=variant.model)
         try:
             deployment, profile = open_plain(plain)
             planned = PlannedSession(session.name, profile, float(session.slo_ms), float(session.rate))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,6 @@ from optimizer.serving import (
     BatchingProfile,
     Ladder,
     Session,
-    in_time_behind,
     ladder_shares,
     plan,
     sliding_window,
@@ -131,3 +131,71 @@ def test_low_load_is_answered_by_the_full_variant() -> None:
     run = simulate(catalog_scheduler(0.3 * CAPACITY), LADDER.names, poisson(0.3 * CAPACITY, 60.0))
     assert run.answered == {"full": sum(run.answered.values())}
     assert run.dropped == 0
+
+
+def test_the_full_variant_is_back_after_a_burst() -> None:
+    quiet, burst = 0.3 * CAPACITY, 3 * CAPACITY
+    arrivals = [
+        *poisson(quiet, 20.0),
+        *poisson(burst, 5.0, seed=1, start_ms=20_000.0),
+        *poisson(quiet, 20.0, seed=2, start_ms=26_000.0),
+    ]
+    run = simulate(catalog_scheduler(quiet), LADDER.names, sorted(arrivals))
+    assert run.in_time >= 0.99
+    assert set(run.order) == {"full", "tiny"} or set(run.order) == set(LADDER.names)
+    assert set(run.order[-50:]) == {"full"}
+
+
+def test_variants_change_rarely_within_the_shares_of_the_plan() -> None:
+    """The shares of the plan hold, in runs of several batches."""
+    scheduler = BatchScheduler(sliding_window)
+    scheduler.place("scene", 1, [0.0, 1.0], variants((0.5, 0.0, 0.5), 90.0))
+    run = simulate(scheduler, LADDER.names, poisson(0.9 * CAPACITY, 60.0))
+    count = sum(run.answered.values())
+    assert run.answered["full"] / count == pytest.approx(0.5, abs=0.03)
+    assert run.answered["half"] == 0
+    changes = sum(before != after for before, after in pairwise(run.order))
+    assert changes < len(run.order) / 4
+
+
+def test_a_share_of_zero_is_never_used() -> None:
+    scheduler = BatchScheduler(sliding_window)
+    scheduler.place("scene", 1, [0.0, 1.0], variants((0.0, 0.0, 1.0), 250.0))
+    assert set(simulate(scheduler, LADDER.names, poisson(5.0, 20.0)).answered) == {"tiny"}
+
+
+def test_a_short_deadline_gets_a_variant_that_meets_it() -> None:
+    """A batch of the full variant takes 30 ms, one of the half variant 15 ms, and one of the tiny variant 6 ms."""
+    for deadline, name in ((40.0, "full"), (20.0, "half"), (8.0, "tiny")):
+        run = simulate(catalog_scheduler(1.0), LADDER.names, [0.0], deadline)
+        assert run.answered == {name: 1}
+    assert simulate(catalog_scheduler(1.0), LADDER.names, [0.0], 5.0).dropped == 1
+
+
+def test_rows_behind_a_batch_count_with_those_of_other_groups() -> None:
+    """The second row has 60 ms: 30 ms for a full batch of the first one, and 6 ms, but not also 30 ms of group b."""
+    for others, variant in ((0, 0), (1, 2)):
+        scheduler = BatchScheduler(sliding_window)
+        tables = [Variant(1, [0.0, 30.0]), Variant(1, [0.0, 28.0]), Variant(1, [0.0, 6.0])]
+        scheduler.place("scene", 1, [0.0, 1.0], tables)
+        scheduler.place("b", 1, [0.0, 30.0])
+        for number in range(2):
+            scheduler.put("scene", Waiting(number, 60.0, "scene"), "", ARRAYS)
+        for number in range(others):
+            scheduler.put("b", Waiting(10 + number, 1000.0, "b"), "", ARRAYS)
+        while (unread := scheduler.unread(0.0)).content is not None:
+            scheduler.read(unread.group, unread.content, ARRAYS)
+        due = scheduler.due(0.0)
+        assert (due.group, due.variant) == ("scene", variant)
+
+
+def test_new_shares_apply_and_old_ones_keep_what_they_saved() -> None:
+    scheduler = BatchScheduler(sliding_window)
+    scheduler.place("scene", 1, [0.0, 1.0], variants((0.5, 0.0, 0.5), 90.0))
+    simulate(scheduler, LADDER.names, poisson(0.9 * CAPACITY, 10.0))
+    (slot,) = scheduler._slots
+    saved = [variant.saved for variant in slot.variants]
+    scheduler.place("scene", 1, [0.0, 1.0], variants((0.5, 0.0, 0.5), 120.0))
+    assert [variant.saved for variant in slot.variants] == saved
+    scheduler.place("scene", 1, [0.0, 1.0], variants((0.0, 0.0, 1.0), 120.0))
+    assert not slot.variants[0].allowed
