@@ -102,6 +102,10 @@ class ModelStore:
         name = check_name(session.name, "a model of the store")
         if is_reference(session.model):
             raise InvalidArgumentError(f"model must be a model, not its name in a registry, got {session.model!r}.")
+        if session.catalog is not None:
+            raise InvalidArgumentError(
+                f"catalog must be None, got one in session {name!r}. Save its variants one by one with model=."
+            )
         layer, max_length, head = session.layer, session.max_length, session.head
         session = pipeline_session(session)
         version = str(max(map(int, self.versions(name)), default=0) + 1)
