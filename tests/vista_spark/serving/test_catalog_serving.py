@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import time
@@ -12,13 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from pyspark import cloudpickle
 from waiting import until
 
 from optimizer.serving import BatchingProfile, InfeasibleError
 from optimizer.variants import Measurement
-from udfs.serving import RequestError, Results, TensorSpec
+from udfs.images import decode
+from udfs.serving import OpenModels, RequestError, Results, Row, TensorSpec
+from udfs.serving._backend import _answers
+from udfs.serving._batch_scheduler import Waiting
+from udfs.serving._texts import from_wire
 from vista_spark.errors import InvalidArgumentError
+from vista_spark.network import network
 from vista_spark.serving import ModelStore, Server, Session
 from vista_spark.serving._catalog import Deployed
 from vista_spark.serving._spending import Spending
@@ -216,3 +223,43 @@ def test_a_session_is_refused_before_its_budget_is_exceeded() -> None:
     # Requests took twice as long as planned.
     spending.correct({"scene": 96.5 / 2})
     assert spending.limits() == {"scene": pytest.approx(3.5 / 86_400 / 2, rel=1e-3)}
+
+
+def test_a_row_is_read_again_for_a_variant_of_another_image_size() -> None:
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    layers = [torch.nn.Conv2d(3, 4, 3), torch.nn.AdaptiveAvgPool2d(2), torch.nn.Flatten(), torch.nn.Linear(16, 2)]
+    model = torch.nn.Sequential(*layers).eval()
+    nets = [network(model, None, 0, size) for size in (24, 12)]
+    catalog = Catalog(
+        "scene",
+        ("a", "b"),
+        tuple(
+            variant(f"{size} px", size / 30, net.card, size / 1000) for size, net in zip((24, 12), nets, strict=True)
+        ),
+    )
+    deployed = Deployed(1, "cpu")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vista_spark.serving._catalog.measured", lambda *_, **__: PROFILES[0.95])
+        patch.setattr("vista_spark.serving._variants._is_faster", lambda *_: True)
+        deployed.add(Session("scene", catalog=catalog))
+        deployed.add(Session("plain", model=model, image_size=24))
+    made = deployed.catalog(lambda each: each.recipe)
+    # Variants share no trunk with other sessions, and a decoded image fits only one of them.
+    assert made.members == {"scene": ("scene",), "plain": ("plain",)}
+    (offer,) = (offer for offer in made.offers if offer.model.name == "scene")
+    assert offer.admission.decoded == {}
+    group = OpenModels("cpu", 1).open(made.recipes["scene"])
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    inputs = offer.admission.rows({"image": np.array([file.getvalue()], object)})[0]
+    row = Row("scene", "", group.readers["scene"].read(inputs), 0, inputs)
+    for place, net in enumerate(nets):
+        (answer,) = _answers(group, [(Waiting(1, 1.0, "scene"), row)], place)
+        tensor = decode(file.getvalue(), net.preprocessing)
+        assert answer.failure == ""
+        with torch.no_grad():
+            expected = model(torch.from_numpy(tensor[None]))[0].numpy()
+        np.testing.assert_allclose(from_wire(answer.outputs["output"]), expected, atol=1e-5)
+        assert str(from_wire(answer.outputs["variant"])) == catalog.variants[place].name
