@@ -201,8 +201,8 @@ def _fitting(
     rates = [each.rate for each in sessions]
     total = sum(backend.speed for backend in backends)
     for part in _PARTS:
-        found = variant_shares(rates, seconds, accuracies, part * total, bounds)
-        shares = {each.name: share for each, share in zip(sessions, found, strict=True) if each.name in ladders}
+        split = variant_shares(rates, seconds, accuracies, part * total, bounds)
+        shares = {each.name: share for each, share in zip(sessions, split, strict=True) if each.name in ladders}
         mixed = [
             ladders[each.name].mixed(each, shares[each.name]) if each.name in ladders else each for each in sessions
         ]

@@ -29,6 +29,9 @@ _FASTEST, _SLOWEST = 0.25, 20.0
 # halve. Otherwise a group that refuses every row because of one slow batch would never be measured again.
 _KEEP_MS, _HALF_MS = 1000.0, 1000.0
 
+# Share of the time until a deadline that a more accurate variant leaves for delays and for rows that arrive meanwhile.
+_SLACK = 0.25
+
 # Rows that the share of a variant must have saved before it is chosen again, so that variants change rarely.
 _SAVED = 32.0
 
@@ -416,7 +419,8 @@ class BatchScheduler:
             if drop:
                 continue
             reading = [] if slot.reading is None else [slot.reading.deadline_ms]
-            behind = sorted([*slot.ready.deadlines[take:], *slot.unread.deadlines, *reading])
+            deadlines = sorted([*slot.ready.deadlines[take:], *slot.unread.deadlines, *reading])
+            behind = [now_ms + (1 - _SLACK) * (deadline - now_ms) for deadline in deadlines]
             start = now_ms + latencies[take] if take or wait is None else wait
             if in_time_behind(behind, start, cheapest_ms, slot.batch, between_ms):
                 return place, latencies, take, wait

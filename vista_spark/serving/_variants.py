@@ -60,7 +60,10 @@ def opened_catalog(
         deployments.append(deployment)
         profiles.append(profile)
     if late is not None and not deployments:
-        raise InfeasibleError(f"No variant of the catalog meets the deadline. The fastest one: {late}") from late
+        raise InfeasibleError(
+            f"slo_ms must be long enough for a variant of the catalog, got {session.slo_ms:g} in session "
+            f"{session.name!r}. The fastest variant: {late}"
+        ) from late
     _check_outputs(session, names, deployments)
     first = deployments[0]
     served = first.served

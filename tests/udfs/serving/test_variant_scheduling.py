@@ -94,7 +94,7 @@ def simulate(scheduler: BatchScheduler, names: Sequence[str], arrivals_ms: Seque
 
 def poisson(rate: float, seconds: float, seed: int = 0, start_ms: float = 0.0) -> list[float]:
     gaps = np.random.default_rng(seed).exponential(1000 / rate, int(rate * seconds))
-    return (start_ms + np.cumsum(gaps)).tolist()
+    return [float(at) for at in start_ms + np.cumsum(gaps)]
 
 
 def catalog_scheduler(planned_rate: float) -> BatchScheduler:
