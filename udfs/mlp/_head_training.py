@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from udfs.gang import gang
+from udfs.mlp._head_settings import HeadSettings
 from udfs.mlp._rows import dense
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ __all__ = ["HeadTraining"]
 
 
 @dataclass(frozen=True, slots=True)
-class HeadTraining:
+class HeadTraining(HeadSettings):
     """Training of a linear head per attribute by the tasks of a barrier stage. Call it with ``mapInArrow``.
 
     The input has lists of features and lists of classes, one per head, -1 where a class is not known. Rows without
@@ -32,13 +33,6 @@ class HeadTraining:
     """
 
     schema: ClassVar[str] = "weight binary, bias binary, report string"
-
-    classes: tuple[int, ...]
-    epochs: int
-    step_size: float
-    batch_size: int
-    l2: float
-    seed: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run in one task of a barrier stage."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from udfs.gang import Gang
-    from udfs.mlp._head_training import HeadTraining
+    from udfs.mlp._head_settings import HeadSettings
 
 __all__ = ["FittedHeads", "fit_heads"]
 
@@ -42,7 +42,7 @@ class _Group(NamedTuple):
 
 
 def fit_heads(
-    gang: Gang, features: NDArray[np.float32], labels: NDArray[np.int64], settings: HeadTraining, counts: Sequence[int]
+    gang: Gang, features: NDArray[np.float32], labels: NDArray[np.int64], settings: HeadSettings, counts: Sequence[int]
 ) -> FittedHeads:
     """Train a softmax head per attribute by mini-batches; the same heads in every task.
 
@@ -55,7 +55,7 @@ def fit_heads(
         Rows of this task, perhaps none. They are standardised in place.
     labels : array of shape (rows, heads)
         Class of each head; -1 if it is not known, and the row does not count for this head.
-    settings : HeadTraining
+    settings : HeadSettings
         Classes of each head, epochs, step size, batch size, L2 penalty and seed.
     counts : sequence of int
         Rows of each task.

@@ -4,16 +4,12 @@ Shen, *System for Serving Deep Neural Networks Efficiently*, section 4.3.1.
 """
 
 from optimizer.variants import Coarsen, Compile, Factorize, Narrow, Quantize, Resize, Shorten, Tuning
-from udfs.variants.device import Answer, DeviceClosedError, NoLinkError, served_name
-from vista_spark.variants._attributes import SharedAttribute
+from udfs.device import Answer, DeviceClosedError, NoLinkError, served_name
 from vista_spark.variants._build import build_catalog
 from vista_spark.variants._catalog import Catalog, CatalogVariant
 from vista_spark.variants._device_process import DeviceProcess
 from vista_spark.variants._files import read_catalog
-from vista_spark.variants._handlers import Handlers, Prediction
 from vista_spark.variants._runtime import Device
-from vista_spark.variants._shared_model import SharedModel, SharedPart
-from vista_spark.variants._sharing import share
 from vista_spark.variants._suffix import CloudSuffix
 
 __all__ = [
@@ -27,19 +23,13 @@ __all__ = [
     "DeviceClosedError",
     "DeviceProcess",
     "Factorize",
-    "Handlers",
     "Narrow",
     "NoLinkError",
-    "Prediction",
     "Quantize",
     "Resize",
-    "SharedAttribute",
-    "SharedModel",
-    "SharedPart",
     "Shorten",
     "Tuning",
     "build_catalog",
     "read_catalog",
     "served_name",
-    "share",
 ]

@@ -18,7 +18,7 @@ from vista_spark.variants._runtime import Device
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from udfs.variants.device import Answer
+    from udfs.device import Answer
 
 __all__ = ["main"]
 

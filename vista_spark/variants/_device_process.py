@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Self
 from pyspark import cloudpickle
 
 from optimizer.arguments import whole_or_none
-from udfs.variants.device import DeviceClosedError
+from udfs.device import DeviceClosedError
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from udfs.variants.device import Answer
+    from udfs.device import Answer
     from vista_spark.variants._catalog import Catalog
 
 __all__ = ["DeviceProcess"]
@@ -55,6 +55,7 @@ class DeviceProcess:
 
     Examples
     --------
+    >>> from vista_spark.variants import DeviceProcess
     >>> with DeviceProcess([scene], memory_bytes=60_000_000, joules=5_000) as device:  # doctest: +SKIP
     ...     print(device.submit("scene", image).result().prediction, device.status()["joules"])
     """

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from optimizer.approximate import POLICIES, Budget, CostCard, Scheduler, Task, pareto, split_cuts
 from optimizer.arguments import one_of, real, whole
+from udfs.device import HttpCloud, Installed, ServedCloud, SuffixClient, VariantRunner, read_joules
 from udfs.driver import validate_arguments
 from udfs.handlers import UntraceableModelError, framework
-from udfs.variants.device import HttpCloud, Installed, ServedCloud, SuffixClient, VariantRunner, read_joules
 from vista_spark.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from optimizer.approximate import SplitCut
+    from udfs.device import Answer
     from udfs.roster import ModelCard
-    from udfs.variants.device import Answer
     from vista_spark.variants._catalog import Catalog
 
 __all__ = ["Device"]
@@ -76,6 +76,7 @@ class Device:
 
     Examples
     --------
+    >>> from vista_spark.variants import Device
     >>> with Device([scene, faces], memory_bytes=60_000_000, joules=5_000) as device:  # doctest: +SKIP
     ...     answer = device.submit("scene", image, deadline_s=2.0).result()
     ...     print(answer.prediction, answer.variant, answer.place)

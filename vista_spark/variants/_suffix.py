@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from udfs.device import Installed, SuffixServer
 from udfs.driver import validate_arguments
-from udfs.variants.device import Installed, SuffixServer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +40,7 @@ class CloudSuffix:
 
     Examples
     --------
+    >>> from vista_spark.variants import CloudSuffix, Device
     >>> with CloudSuffix([scene], token="secret") as suffix:  # doctest: +SKIP
     ...     device = Device([scene], memory_bytes=60_000_000, joules=5_000, suffix=suffix.address, token=suffix.token)
     """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from vista_spark.serving import Api, Model
-    from vista_spark.variants._shared_model import SharedModel
+    from vista_spark.sharing._model import SharedModel
 
     Handler = Callable[[str, Future["Prediction"]], object]
 
@@ -51,6 +51,7 @@ class Handlers:
 
     Examples
     --------
+    >>> from vista_spark.sharing import Handlers
     >>> with server.start() as api:  # doctest: +SKIP
     ...     handlers = Handlers(api)
     ...     handlers.register("image", shared, lambda name, answer: print(name, answer.result().label))

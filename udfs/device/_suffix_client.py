@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyarrow import flight
 
 from udfs.access_tokens import program_token
-from udfs.variants.device._tensor_messages import AUTHORIZATION, pack_tensors
+from udfs.device._tensor_messages import AUTHORIZATION, pack_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

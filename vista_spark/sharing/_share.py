@@ -16,8 +16,8 @@ from udfs.serving import Head
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
 from vista_spark.features import CNNFeaturizer
 from vista_spark.network import warn_of_random_weights
-from vista_spark.variants._attributes import accuracies, check_labels, class_places, learned_attributes
-from vista_spark.variants._shared_model import SharedModel
+from vista_spark.sharing._attributes import accuracies, check_labels, class_places, learned_attributes
+from vista_spark.sharing._model import SharedModel
 
 if TYPE_CHECKING:
     import os
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from vista_spark.variants._attributes import SharedAttribute
+    from vista_spark.sharing._attributes import SharedAttribute
 
 __all__ = ["share"]
 

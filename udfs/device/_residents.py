@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from optimizer.approximate import Option
-    from udfs.variants.device._open_variant import OpenVariant
+    from udfs.device._open_variant import OpenVariant
 
 __all__ = ["Resident", "Residents"]
 

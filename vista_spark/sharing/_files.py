@@ -18,11 +18,11 @@ from udfs.weights import WeightsError
 from vista_spark.errors import ExistingFileError, InvalidArgumentError
 from vista_spark.features import CNNFeaturizer
 from vista_spark.network import read_folder, write_folder
-from vista_spark.variants._attributes import SharedAttribute
-from vista_spark.variants._shared_model import TRUNK, SharedModel, save_head
+from vista_spark.sharing._attributes import SharedAttribute
+from vista_spark.sharing._parts import TRUNK, SharedPart, save_head
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["read_shared", "write_shared"]
 
@@ -30,35 +30,41 @@ _FACTS = "shared.json"
 _FORMAT = 1
 
 
-def write_shared(shared: SharedModel, folder: Path) -> None:
+def write_shared(
+    folder: Path,
+    trunk: CNNFeaturizer,
+    parts: Sequence[SharedPart],
+    attributes: Sequence[SharedAttribute],
+    heads: Sequence[Head],
+) -> None:
     """Write a shared model to a new folder; see :meth:`SharedModel.save`."""
     if folder.exists():
         raise ExistingFileError(f"folder must be new, got {folder}, which exists. Choose another one, or remove it.")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
         partial = Path(name) / "partial"
-        write_folder(shared.trunk, partial / TRUNK)
+        write_folder(trunk, partial / TRUNK)
         (partial / "heads").mkdir()
         folders = [TRUNK]
-        for place, attribute in enumerate(shared.attributes):
+        for place, head in enumerate(heads):
             folders.append(f"heads/{place}.safetensors")
-            save_head(shared.head(attribute.name), partial / folders[-1])
-        parts = [
+            save_head(head, partial / folders[-1])
+        described = [
             asdict(part) | {"files": {path: _digest(partial / path) for path in _files(partial, place)}}
-            for part, place in zip(shared.parts, folders, strict=True)
+            for part, place in zip(parts, folders, strict=True)
         ]
         facts = {
             "format": _FORMAT,
             "version": __version__,
-            "parts": parts,
-            "attributes": [asdict(attribute) for attribute in shared.attributes],
+            "parts": described,
+            "attributes": [asdict(attribute) for attribute in attributes],
         }
         (partial / _FACTS).write_text(json.dumps(facts, indent=1), encoding="utf-8")
         os.replace(partial, folder)  # noqa: PTH105 - atomic: no reader sees half of it
 
 
-def read_shared(folder: Path) -> SharedModel:
-    """Read a shared model; see :meth:`SharedModel.load`."""
+def read_shared(folder: Path) -> tuple[CNNFeaturizer, Head, list[SharedAttribute]]:
+    """Read the parts of a shared model; see :meth:`SharedModel.load`."""
     try:
         facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
         written = int(facts["format"])
@@ -81,7 +87,7 @@ def read_shared(folder: Path) -> SharedModel:
         ) from error
 
 
-def _from_facts(facts: Mapping[str, Any], folder: Path) -> SharedModel:
+def _from_facts(facts: Mapping[str, Any], folder: Path) -> tuple[CNNFeaturizer, Head, list[SharedAttribute]]:
     for part in facts["parts"]:
         for name, digest in part["files"].items():
             if not (folder / name).resolve().is_relative_to(folder.resolve()):
@@ -96,7 +102,7 @@ def _from_facts(facts: Mapping[str, Any], folder: Path) -> SharedModel:
     if [len(head.bias) for head in heads] != [len(attribute.classes) for attribute in attributes]:
         raise InvalidArgumentError(f"parts must have an upper part per attribute, got {len(heads)} in {folder}.")
     head = Head(np.concatenate([head.weight for head in heads]), np.concatenate([head.bias for head in heads]))
-    return SharedModel(read_folder(CNNFeaturizer, folder / TRUNK), head, attributes)
+    return read_folder(CNNFeaturizer, folder / TRUNK), head, attributes
 
 
 def _files(root: Path, place: str) -> list[str]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from pyspark.ml import Transformer
-from safetensors.numpy import save_file
 
 from optimizer.errors import nearest
 from udfs.arrow import RowMap, RowPolicy
@@ -18,8 +17,9 @@ from udfs.driver import check_absent, map_rows
 from udfs.inference import files_of_this_process
 from udfs.serving import AttributeScoring, Head
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.features import inference_of
 from vista_spark.serving import Session, profile_batches
+from vista_spark.sharing._files import read_shared, write_shared
+from vista_spark.sharing._parts import TRUNK, SharedPart, save_head
 
 if TYPE_CHECKING:
     import os
@@ -28,33 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from vista_spark.features import CNNFeaturizer
-    from vista_spark.variants._attributes import SharedAttribute
+    from vista_spark.sharing._attributes import SharedAttribute
 
-__all__ = ["SharedModel", "SharedPart"]
-
-TRUNK = "trunk"
-
-
-@dataclass(frozen=True, slots=True)
-class SharedPart:
-    """Part of a shared model: the trunk, or the upper part of an attribute.
-
-    Parameters
-    ----------
-    name : str
-        ``"trunk"``, or the name of the attribute.
-    reads : tuple of str
-        Parts whose output it reads: none for the trunk, the trunk for all others.
-    nbytes : int
-        Bytes of its weights in memory.
-    flops : int
-        Floating-point operations per image, two for each multiply-accumulate.
-    """
-
-    name: str
-    reads: tuple[str, ...]
-    nbytes: int
-    flops: int
+__all__ = ["SharedModel"]
 
 
 class SharedModel(Transformer):
@@ -117,7 +93,7 @@ class SharedModel(Transformer):
         net.reads.check(dataset, column, type(self).__name__)
         policy = RowPolicy("null", trunk.getErrorCol(), net.reads.error)
         check_absent(dataset, [*columns, trunk.getErrorCol()], "drop it first")
-        inference = inference_of(trunk, net.shipped(dataset.sparkSession), reads=[column], outputs=["features"])
+        inference = trunk.inference(net.shipped(dataset.sparkSession), reads=[column], outputs=["features"])
         scoring = AttributeScoring(
             inference,
             self._head,
@@ -205,9 +181,8 @@ class SharedModel(Transformer):
         ExistingFileError
             The folder exists.
         """
-        from vista_spark.variants._shared_files import write_shared  # reads this class
-
-        write_shared(self, Path(folder))
+        heads = [self.head(attribute.name) for attribute in self.attributes]
+        write_shared(Path(folder), self.trunk, self.parts, self.attributes, heads)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> SharedModel:
@@ -218,12 +193,4 @@ class SharedModel(Transformer):
         InvalidArgumentError
             A file is missing or changed, or a newer version wrote the folder.
         """
-        from vista_spark.variants._shared_files import read_shared  # reads this class
-
-        return read_shared(Path(folder))
-
-
-def save_head(head: Head, file: Path) -> Path:
-    """Write a head as the state dict of ``torch.nn.Linear``; return the file."""
-    save_file({"weight": np.ascontiguousarray(head.weight), "bias": np.ascontiguousarray(head.bias)}, file)
-    return file
+        return cls(*read_shared(Path(folder)))

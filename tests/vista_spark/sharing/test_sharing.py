@@ -26,7 +26,7 @@ from vista_spark.errors import (
     UnknownLayerError,
 )
 from vista_spark.serving import Server
-from vista_spark.variants import Handlers, SharedModel, share
+from vista_spark.sharing import Handlers, SharedModel, share
 
 torch = pytest.importorskip("torch")
 
@@ -79,7 +79,7 @@ def valid(spark: SparkSession) -> DataFrame:
 def _small_batches() -> Iterator[None]:
     """Train by several batches in an epoch, so that the order of the rows matters."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("vista_spark.variants._sharing._BATCH", 16)
+        patched.setattr("vista_spark.sharing._share._BATCH", 16)
         yield
 
 

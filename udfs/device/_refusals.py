@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optimizer.approximate import UnservableError
-from udfs.variants.device._errors import NoLinkError
+from udfs.device._errors import NoLinkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from optimizer.approximate import Option, State
-    from udfs.variants.device._link import Link
+    from udfs.device._link import Link
 
 __all__ = ["refusal"]
 

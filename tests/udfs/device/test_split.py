@@ -9,8 +9,8 @@ from device_catalogs import MB, SmallCatalog, photograph, small_catalog
 from pyarrow import flight
 
 from optimizer.approximate import split_cuts
+from udfs.device import Installed, SuffixClient, SuffixServer, open_variant
 from udfs.roster import card
-from udfs.variants.device import Installed, SuffixClient, SuffixServer, open_variant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

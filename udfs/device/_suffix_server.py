@@ -13,13 +13,13 @@ from pyarrow import flight
 
 from optimizer.errors import CerebroError, InvalidArgumentError
 from udfs.access_tokens import LOOPBACK_HOSTS, create_program_token
-from udfs.variants.device._open_variant import OpenVariant, open_variant
-from udfs.variants.device._tensor_messages import AUTHORIZATION, unpack_tensors
+from udfs.device._open_variant import OpenVariant, open_variant
+from udfs.device._tensor_messages import AUTHORIZATION, unpack_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from udfs.variants.device._installed import Installed
+    from udfs.device._installed import Installed
 
 __all__ = ["SuffixServer"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from udfs.variants.device._answer import Answer
+    from udfs.device._answer import Answer
 
 __all__ = ["Request"]
 

@@ -9,8 +9,7 @@ import pytest
 from device_catalogs import MB, SmallCatalog, photograph, small_catalog
 
 from optimizer.approximate import Budget, CostCard, Scheduler, Task, UnservableError, split_cuts
-from udfs.serving import BadRequestError, OverloadedError
-from udfs.variants.device import (
+from udfs.device import (
     DeviceClosedError,
     Installed,
     NoLinkError,
@@ -21,6 +20,7 @@ from udfs.variants.device import (
     open_variant,
     read_joules,
 )
+from udfs.serving import BadRequestError, OverloadedError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +45,7 @@ class Preferring:
 
     def prefetch(self, request: ScheduledRequest, served: Option | None, state: State) -> Option | None:
         del request, served, state
+        return None  # noqa: RET501 - of a function that may return an option
 
 
 class FakeCloud:

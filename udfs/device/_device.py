@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.errors import InvalidArgumentError
+from udfs.device._answer import Answer
+from udfs.device._errors import DeviceClosedError
+from udfs.device._link import Link
+from udfs.device._open_variant import open_variant
+from udfs.device._refusals import refusal
+from udfs.device._request import Request
+from udfs.device._residents import Resident, Residents
 from udfs.serving import BadRequestError
-from udfs.variants.device._answer import Answer
-from udfs.variants.device._errors import DeviceClosedError
-from udfs.variants.device._link import Link
-from udfs.variants.device._open_variant import open_variant
-from udfs.variants.device._refusals import refusal
-from udfs.variants.device._request import Request
-from udfs.variants.device._residents import Resident, Residents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from optimizer.approximate import Decision, Option, Scheduler
     from optimizer.graph import LayerGraph
-    from udfs.variants.device._cloud import Cloud
-    from udfs.variants.device._installed import Installed
-    from udfs.variants.device._open_variant import OpenVariant
-    from udfs.variants.device._suffix_client import SuffixClient
+    from udfs.device._cloud import Cloud
+    from udfs.device._installed import Installed
+    from udfs.device._open_variant import OpenVariant
+    from udfs.device._suffix_client import SuffixClient
 
 __all__ = ["VariantRunner"]
 
