@@ -45,7 +45,7 @@ class Preferring:
 
     def prefetch(self, request: ScheduledRequest, served: Option | None, state: State) -> Option | None:
         del request, served, state
-        return None  # noqa: RET501 - of a function that may return an option
+        return None
 
 
 class FakeCloud:
