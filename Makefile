@@ -111,6 +111,7 @@ pictures: demo $(VENV)/test.stamp
 	cp $(RUNS)/figure6.png $(RUNS)/figure11.png $(RUNS)/figure12.png $(PICTURES)
 	$(VENV)/bin/python -m benchmarks.hopper.schedulers --figure $(PICTURES)/schedulers.png
 	$(VENV)/bin/python -m benchmarks.variants.scheduling --picture $(PICTURES)/scheduling.png
+	$(VENV)/bin/python -m benchmarks.variants.catalogs --data $(DEMO) --size 160 --picture $(PICTURES)/variants.png
 	$(VENV)/bin/python -m benchmarks.cascades --worlds 0 --picture $(PICTURES)/cascades.png
 	$(VENV)/bin/python -m benchmarks.hybrids --rows 12000 --picture $(PICTURES)/hybrids.png
 	$(VENV)/bin/python -m benchmarks.compiling --picture $(PICTURES)/compile.png

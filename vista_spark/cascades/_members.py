@@ -41,6 +41,8 @@ def as_member(argument: str, model: Any) -> Any:
     InvalidArgumentError
         The model cannot be a member of a cascade.
     """
+    if hasattr(model, "featurizer"):  # a variant of a catalog
+        return model.featurizer()
     if isinstance(model, str | Scorer) or _is_function(model) or hasattr(model, "class_scores"):
         return model
     try:

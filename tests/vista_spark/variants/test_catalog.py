@@ -96,10 +96,10 @@ def test_stages_compute_the_accuracy_that_was_recorded(catalog: Catalog, table: 
 
 
 def test_variants_are_members_of_a_cascade_and_tasks_of_a_schedule(catalog: Catalog, table: DataFrame) -> None:
-    members = [catalog[name].featurizer(inputCol="photo") for name in ("full", "32px")]
     # Stated costs: a measured one could be that of a slow moment.
-    cascade = Cascade(oracle=members[0], proxies=members[1:], target=0.9, costs=[1.0, 10.0])
-    rows = cascade.fit(table).transform(table.where("id < 40")).collect()
+    cascade = Cascade(oracle=catalog.full, proxies=[catalog["32px"]], target=0.9, costs=[1.0, 10.0])
+    photos = table.withColumnRenamed("photo", "image")
+    rows = cascade.fit(photos).transform(photos.where("id < 40")).collect()
     assert {row["prediction"] for row in rows} <= {0.0, 1.0}
     task = catalog.scheduled_task(sent_bytes=1000)
     problem = Problem(
