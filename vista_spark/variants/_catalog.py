@@ -13,7 +13,7 @@ from optimizer.variants import Measurement, pareto_front
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.features import CNNFeaturizer
 from vista_spark.variants._copy import copy_catalog
-from vista_spark.variants._measure import measure_cards
+from vista_spark.variants._measure import measure_accuracy, measure_cards
 from vista_spark.variants._picture import draw_catalog
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from matplotlib.figure import Figure
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from vista_spark.roster import ModelCard
 
@@ -147,8 +147,24 @@ class Catalog:
             rows.append(row | {f"run_seconds {size}": seconds for size, seconds in runs.items()})
         return pd.DataFrame(rows)
 
-    def check(self, spark: SparkSession) -> pd.DataFrame:
-        """Measure the costs again, in a task of a session.
+    def check(
+        self,
+        spark: SparkSession,
+        valid: DataFrame | None = None,
+        *,
+        labelCol: str = "label",
+        imageCol: str = "image",
+    ) -> pd.DataFrame:
+        """Measure the costs again, in a task of a session, and the accuracies if there are images.
+
+        Parameters
+        ----------
+        spark : SparkSession
+            Session whose workers measure.
+        valid : DataFrame, optional
+            The validation rows. Default: the accuracies are not measured.
+        labelCol, imageCol : str
+            Names of its columns. Default ``"label"`` and ``"image"``.
 
         Returns
         -------
@@ -163,7 +179,13 @@ class Catalog:
             pairs = {name: (getattr(recorded, name), costs[name]) for name in ("resident_bytes", "load_seconds")}
             for size in sizes:
                 pairs[f"run_seconds {size}"] = recorded.run_seconds[size], costs["run_seconds"][str(size)]
-            rows += [(variant.name, cost, before, now, now / before) for cost, (before, now) in pairs.items()]
+            if valid is not None:
+                stage = variant.featurizer(inputCol=imageCol)
+                pairs["accuracy"] = recorded.accuracy, measure_accuracy(stage, valid, labelCol, self.classes)
+            rows += [
+                (variant.name, cost, before, now, now / before if before else float("nan"))
+                for cost, (before, now) in pairs.items()
+            ]
         return pd.DataFrame(rows, columns=["variant", "cost", "recorded", "measured", "ratio"])
 
     def save(self, path: str | os.PathLike[str]) -> None:

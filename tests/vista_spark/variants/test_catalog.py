@@ -109,7 +109,7 @@ def test_variants_are_members_of_a_cascade_and_tasks_of_a_schedule(catalog: Cata
     assert simulate(problem).total_accuracy > 0
 
 
-def test_a_catalog_is_saved_and_read(catalog: Catalog, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_catalog_is_saved_and_read(catalog: Catalog, table: DataFrame, spark: SparkSession, tmp_path: Path) -> None:
     catalog.save(tmp_path / "copy")
     copy = read_catalog(tmp_path / "copy")
     assert [variant.measurement for variant in copy] == [variant.measurement for variant in catalog]
@@ -118,9 +118,11 @@ def test_a_catalog_is_saved_and_read(catalog: Catalog, spark: SparkSession, tmp_
         assert torch.equal(roster.load(copy[name].model)(image), roster.load(catalog[name].model)(image))
     with pytest.raises(InvalidArgumentError, match="new or empty folder"):
         catalog.save(tmp_path / "copy")
-    again = copy.check(spark)
+    again = copy.check(spark, table.where("id % 4 > 1"), labelCol="kind", imageCol="photo")
     assert set(again["variant"]) == {variant.name for variant in catalog}
-    assert set(again["cost"]) == {"resident_bytes", "load_seconds", "run_seconds 1", "run_seconds 16"}
+    assert set(again["cost"]) == {"resident_bytes", "load_seconds", "run_seconds 1", "run_seconds 16", "accuracy"}
+    accuracies = again[again["cost"] == "accuracy"]
+    assert list(accuracies["measured"]) == pytest.approx(list(accuracies["recorded"]))
     assert (again["ratio"] > 0).all()
     resident = again[again["cost"] == "resident_bytes"]["ratio"]
     assert resident.between(0.5, 2).all()
