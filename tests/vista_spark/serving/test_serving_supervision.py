@@ -47,7 +47,7 @@ def _short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def control() -> Control:
     router: Any = SimpleNamespace(arrived=Counter(), route=lambda _: None)
-    catalog: Any = SimpleNamespace(sessions=[], members={"group": ()}, offers=[])
+    catalog: Any = SimpleNamespace(sessions=[], members={"group": ("model",)}, offers=[], ladders={}, budgets={})
     log: Any = SimpleNamespace(planned=lambda *_: None, close=lambda: None)
     return Control(router, catalog, 0.02, Scaling(1, 1), log)
 
