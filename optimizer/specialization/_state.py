@@ -1,0 +1,111 @@
+"""State of the specialization of a stream: plain values, which JSON can hold."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+
+__all__ = ["OTHER", "PHASES", "Expert", "SpecializationState"]
+
+OTHER = -1
+"""Answer of a specialised model that the input belongs to no dominant class."""
+
+PHASES = ("explore", "train", "trial", "specialized")
+"""Phases of a stream, in their usual order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expert:
+    """A compact model specialised to some classes.
+
+    Parameters
+    ----------
+    name : str
+        Name, unique in its stream.
+    compact : int
+        Place of the compact model in the policy.
+    dominant : tuple of int
+        Classes that it knows, sorted.
+    """
+
+    name: str
+    compact: int
+    dominant: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class SpecializationState:
+    """Memory of a stream between two frames.
+
+    Parameters
+    ----------
+    frame : int
+        Frames seen.
+    phase : str
+        One of :data:`PHASES`.
+    labels : list of int
+        Last answers of the oracle in this epoch, ``S_j``.
+    previous : list of int
+        Those of the epoch before.
+    stable : int
+        Frames for which specialization has seemed worthwhile without interruption.
+    window : int
+        Size of the window, ``w``; 0 before the first decision of an epoch.
+    experts : list of Expert
+        Experts, the last used one at the end.
+    expert : Expert, optional
+        Expert in training, trial or use.
+    trained : int
+        Experts that were ever trained.
+    refused : list
+        Dominant classes whose training failed, and names of experts that failed a trial, in this epoch.
+    ready : int
+        Frame at which the training ends.
+    seen, hits : int
+        Frames of the trial, and answers of the expert that agree with the oracle.
+    answered : int
+        Answers of the expert in the trial or the specialised phase.
+    recent : list of bool
+        For the last frames: is the answer a dominant class?
+    checks : list of bool
+        For the last checked answers: are they wrong?
+    entry_skew : float
+        Skew at the begin of the specialised phase.
+    answers : list of int
+        Answers of the experts in the last specialised phases.
+    """
+
+    frame: int = 0
+    phase: str = "explore"
+    labels: list[int] = field(default_factory=list)
+    previous: list[int] = field(default_factory=list)
+    stable: int = 0
+    window: int = 0
+    experts: list[Expert] = field(default_factory=list)
+    expert: Expert | None = None
+    trained: int = 0
+    refused: list[str] = field(default_factory=list)
+    ready: int = 0
+    seen: int = 0
+    answered: int = 0
+    hits: int = 0
+    recent: list[bool] = field(default_factory=list)
+    checks: list[bool] = field(default_factory=list)
+    entry_skew: float = 0.0
+    answers: list[int] = field(default_factory=list)
+
+    def to_json(self) -> str:
+        """Return the state as JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> SpecializationState:
+        """Return the state that :meth:`to_json` wrote."""
+        values = json.loads(text)
+        values["experts"] = [_expert(entry) for entry in values["experts"]]
+        values["expert"] = _expert(values["expert"]) if values["expert"] else None
+        return cls(**values)
+
+
+def _expert(entry: dict[str, object]) -> Expert:
+    return Expert(entry["name"], entry["compact"], tuple(entry["dominant"]))  # type: ignore[arg-type]
