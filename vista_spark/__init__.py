@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         open_explainer,
     )
     from vista_spark.sessions import memory, session
+    from vista_spark.specialization import SpecializedClassifier, SpecializedModel
     from vista_spark.sql import register_sql
     from vista_spark.transfer import (
         FeatureTransfer,
@@ -91,6 +92,8 @@ __all__ = [
     "OcclusionExplainerModel",
     "OcclusionOptions",
     "Progress",
+    "SpecializedClassifier",
+    "SpecializedModel",
     "TensorExplanation",
     "TensorPipeline",
     "TextFeaturizer",
@@ -152,6 +155,7 @@ _NAMES = {
         "open_explainer",
     },
     "vista_spark.sessions": {"memory", "session"},
+    "vista_spark.specialization": {"SpecializedClassifier", "SpecializedModel"},
     "vista_spark.sql": {"register_sql"},
     "vista_spark.transfer": {
         "FeatureTransfer",

@@ -16,7 +16,7 @@ from udfs.driver import validate_arguments
 from vista_spark.cascades._members import aligned, as_member, bind
 from vista_spark.cascades._model import CascadeModel
 from vista_spark.cascades._params import CascadeColumns, CascadeTarget
-from vista_spark.cascades._persistence import CascadeReader, CascadeWriter
+from vista_spark.cascades._persistence import MembersReader, MembersWriter
 from vista_spark.cascades._sample import MeasuredSample, TimedOracle
 from vista_spark.errors import InvalidArgumentError
 
@@ -168,14 +168,14 @@ class Cascade(Estimator[CascadeModel], CascadeColumns, CascadeTarget, MLReadable
         """Return the proxies, compiled if they are fitted models of tables."""
         return self._proxies
 
-    def write(self) -> CascadeWriter:
+    def write(self) -> MembersWriter:
         """Return a writer of the Params and the models."""
-        return CascadeWriter(self, {}, [*self._proxies, self._oracle])
+        return MembersWriter(self, {}, [*self._proxies, self._oracle])
 
     @classmethod
-    def read(cls) -> CascadeReader:
+    def read(cls) -> MembersReader:
         """Return a reader of what :meth:`write` wrote."""
-        return CascadeReader(cls)
+        return MembersReader(cls)
 
     @classmethod
     def _loaded(cls, facts: dict[str, Any], members: list[Any]) -> Cascade:

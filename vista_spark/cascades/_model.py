@@ -14,7 +14,7 @@ from udfs.cascades import CascadeScoring
 from udfs.driver import check_absent, map_rows
 from vista_spark.cascades._members import aligned, bind
 from vista_spark.cascades._params import CascadeColumns
-from vista_spark.cascades._persistence import CascadeReader, CascadeWriter
+from vista_spark.cascades._persistence import MembersReader, MembersWriter
 from vista_spark.errors import ColumnError
 
 if TYPE_CHECKING:
@@ -56,15 +56,15 @@ class CascadeModel(Model, CascadeColumns, MLReadable[Any], MLWritable):
         """Describe the certificate."""
         return self.certificate.explain()
 
-    def write(self) -> CascadeWriter:
+    def write(self) -> MembersWriter:
         """Return a writer of the Params, the certificate and the models."""
         facts = {"certificate": asdict(self.certificate), "labels": list(self._labels)}
-        return CascadeWriter(self, facts, list(self._members))
+        return MembersWriter(self, facts, list(self._members))
 
     @classmethod
-    def read(cls) -> CascadeReader:
+    def read(cls) -> MembersReader:
         """Return a reader of what :meth:`write` wrote."""
-        return CascadeReader(cls)
+        return MembersReader(cls)
 
     @classmethod
     def _loaded(cls, facts: dict[str, Any], members: list[Any]) -> CascadeModel:

@@ -1,0 +1,181 @@
+"""Specialised classifiers: linear heads over the features of a compact model."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from optimizer.specialization import OTHER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = [
+    "ExpertHead",
+    "HeadAnswers",
+    "LinearHead",
+    "heads_from_bytes",
+    "heads_to_bytes",
+    "train_expert",
+    "train_linear",
+]
+
+# A head is a convex problem of a few thousand weights: L-BFGS ends before this.
+_STEPS = 60
+_PENALTY = 1e-3
+
+
+class LinearHead(NamedTuple):
+    """Linear classifier of raw features: weights of shape (classes, features), biases of shape (classes,)."""
+
+    weight: NDArray[np.float32]
+    bias: NDArray[np.float32]
+
+    def scores(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return logits of shape (rows, classes)."""
+        logits: NDArray[np.float32] = features @ self.weight.T + self.bias
+        return logits
+
+
+class HeadAnswers(NamedTuple):
+    """Answers of an expert: classes of the oracle or ``OTHER``, and probabilities of these answers."""
+
+    labels: NDArray[np.int64]
+    confidence: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertHead:
+    """Classifier of the dominant classes and "other", which is the last output.
+
+    Parameters
+    ----------
+    head : LinearHead
+        One output per dominant class, and one for all other classes.
+    dominant : tuple of int
+        Dominant classes, in the order of the outputs.
+    """
+
+    head: LinearHead = field(repr=False)
+    dominant: tuple[int, ...]
+
+    def answers(self, features: NDArray[np.float32]) -> HeadAnswers:
+        """Classify features of shape (rows, features)."""
+        logits = self.head.scores(features).astype(np.float64)
+        logits -= logits.max(axis=1, keepdims=True, initial=-np.inf)
+        shares = np.exp(logits)
+        shares /= shares.sum(axis=1, keepdims=True)
+        places = shares.argmax(axis=1)
+        return HeadAnswers(np.array([*self.dominant, OTHER])[places], shares.max(axis=1, initial=0.0))
+
+
+def train_linear(
+    features: NDArray[np.float32], labels: NDArray[np.int64], classes: int, weights: NDArray[np.float32] | None = None
+) -> LinearHead:
+    """Fit a softmax regression by L-BFGS, with a small L2 penalty.
+
+    All features are divided by one number. A number per feature would give a feature that is almost constant on the
+    training rows a weight of thousands.
+
+    Parameters
+    ----------
+    features : array of shape (rows, features)
+        Features of the training rows.
+    labels : array of shape (rows,)
+        Classes from 0.
+    classes : int
+        Number of classes.
+    weights : array of shape (rows,), optional
+        Weight of each row. Default: 1.
+    """
+    import torch  # an optional extra
+    from torch.nn import functional
+
+    rows = torch.from_numpy(np.ascontiguousarray(features, np.float32))
+    mean = rows.mean(0)
+    scale = (rows - mean).std().clamp_min(1e-6)
+    rows = (rows - mean) / scale
+    wanted = torch.from_numpy(labels)
+    counts = torch.ones(len(rows)) if weights is None else torch.from_numpy(weights.astype(np.float32))
+    counts = counts / counts.sum()
+    weight = torch.zeros(classes, rows.shape[1], requires_grad=True)
+    bias = torch.zeros(classes, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weight, bias], max_iter=_STEPS, line_search_fn="strong_wolfe")
+
+    def loss() -> torch.Tensor:
+        optimizer.zero_grad()
+        losses = functional.cross_entropy(rows @ weight.T + bias, wanted, reduction="none")
+        value = (losses * counts).sum() + _PENALTY * weight.square().sum()
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    optimizer.step(loss)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        raw = weight / scale
+        return LinearHead(raw.numpy().copy(), (bias - raw @ mean).numpy().copy())
+
+
+def train_expert(
+    features: NDArray[np.float32], labels: NDArray[np.int64], dominant: Sequence[int], skew: float
+) -> ExpertHead:
+    """Fit the classifier of dominant classes and "other" (section 5.2).
+
+    The thesis draws as many other rows as make the dominant ones a fixed share of the training set. All rows are used
+    here, with weights that have the same effect.
+
+    Parameters
+    ----------
+    features : array of shape (rows, features)
+        Features of the compact model for the training rows.
+    labels : array of shape (rows,)
+        Classes of the oracle.
+    dominant : sequence of int
+        Dominant classes.
+    skew : float
+        Share of the dominant classes in the training set.
+
+    Raises
+    ------
+    ValueError
+        A dominant class has no training row, or all classes are dominant.
+    """
+    places = {label: place for place, label in enumerate(dominant)}
+    missing = sorted(set(places) - set(labels.tolist()))
+    if missing:
+        raise ValueError(f"training rows must have all dominant classes, got none of {missing}")
+    wanted = np.array([places.get(label, len(places)) for label in labels.tolist()], np.int64)
+    is_other = wanted == len(places)
+    if not is_other.any():
+        raise ValueError("training rows must have other classes than the dominant ones, got none")
+    counts = np.bincount(wanted, minlength=len(places) + 1)
+    weights = np.where(is_other, (1 - skew) / counts[-1], skew / len(places) / counts[wanted])
+    head = train_linear(features, wanted, len(places) + 1, weights.astype(np.float32))
+    return ExpertHead(head, tuple(dominant))
+
+
+def heads_to_bytes(heads: Mapping[str, ExpertHead]) -> bytes:
+    """Return heads by name as bytes, for a state store."""
+    arrays: dict[str, NDArray[np.float32] | NDArray[np.int64]] = {}
+    for place, (name, expert) in enumerate(heads.items()):
+        arrays[f"{place}/weight"], arrays[f"{place}/bias"] = expert.head
+        arrays[f"{place}/dominant"] = np.array(expert.dominant, np.int64)
+        arrays[f"{place}/name"] = np.frombuffer(name.encode(), np.uint8)  # type: ignore[assignment]
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **arrays)
+    return file.getvalue()
+
+
+def heads_from_bytes(data: bytes) -> dict[str, ExpertHead]:
+    """Return what :func:`heads_to_bytes` wrote."""
+    heads = {}
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        for place in range(len(arrays.files) // 4):
+            head = LinearHead(arrays[f"{place}/weight"], arrays[f"{place}/bias"])
+            name = arrays[f"{place}/name"].tobytes().decode()
+            heads[name] = ExpertHead(head, tuple(arrays[f"{place}/dominant"].tolist()))
+    return heads

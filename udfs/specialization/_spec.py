@@ -1,0 +1,99 @@
+"""Everything that a worker needs to label streams: models, training rows, policy and output columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from optimizer.specialization import Policy
+    from udfs.arrow import BatchFunction
+    from udfs.cascades import Member
+
+__all__ = ["LATE", "ORACLE", "CompactModel", "LabelColumns", "SpecializationSpec"]
+
+ORACLE = "oracle"
+"""Name of the oracle in the column of the model that answered."""
+
+LATE = "late"
+"""Phase of a frame that came after a later frame of its stream was labelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactModel:
+    """Lower layers of a compact model, whose top is trained for dominant classes.
+
+    Parameters
+    ----------
+    name : str
+        Name of the model.
+    features : BatchFunction
+        Function that adds a column of features, a list per row.
+    """
+
+    name: str
+    features: BatchFunction
+
+
+class LabelColumns(NamedTuple):
+    """Names of the columns that are added: answer, model, phase, confidence, and the reason of a bad frame."""
+
+    label: str
+    model: str
+    phase: str
+    confidence: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpecializationSpec:
+    """Models and settings of a fitted specialised classifier, as sent to workers.
+
+    Parameters
+    ----------
+    oracle : Member
+        Model that knows all classes.
+    compacts : tuple of CompactModel
+        Compact models, in the order of the policy.
+    rows : str
+        File with the training rows of all compact models, as workers reach it.
+    policy : Policy
+        Settings of the algorithm.
+    labels : tuple
+        Labels of the classes.
+    label_type : DataType
+        Type of the column of answers.
+    columns : LabelColumns
+        Names of the columns that are added.
+    training_skew : float
+        Share of the dominant classes in the training set of an expert.
+    training_timeout : float
+        Seconds after which the training of an expert counts as failed.
+    batch_size : int
+        Frames that a compact model answers together.
+    """
+
+    oracle: Member
+    compacts: tuple[CompactModel, ...]
+    rows: str
+    policy: Policy
+    labels: tuple[str | int | float | bool, ...] = field(repr=False)
+    label_type: pa.DataType
+    columns: LabelColumns
+    training_skew: float
+    training_timeout: float
+    batch_size: int
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns that the models read, each once; all of them read the same column."""
+        functions = [self.oracle.function, *(compact.features for compact in self.compacts)]
+        return tuple(dict.fromkeys(name for function in functions for name in function.reads))
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """Columns that are added to a frame."""
+        kinds = (self.label_type, pa.string(), pa.string(), pa.float64(), pa.string())
+        return tuple(pa.field(name, kind) for name, kind in zip(self.columns, kinds, strict=True))

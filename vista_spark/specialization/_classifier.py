@@ -1,0 +1,325 @@
+"""``SpecializedClassifier``: cheap models for the classes that a stream shows now, with an oracle behind them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from pyspark import keyword_only
+from pyspark.ml import Estimator
+from pyspark.ml.util import MLReadable, MLWritable
+from pyspark.sql import functions as F
+
+from optimizer.specialization import Policy
+from udfs.driver import check_present, validate_arguments
+from udfs.specialization import LinearHead, TrainingRows, rows_to_bytes, train_linear
+from vista_spark.cascades import MembersReader, MembersWriter, as_member, bind
+from vista_spark.errors import ColumnError, InvalidArgumentError, LabelError
+from vista_spark.specialization._compacts import as_compacts, as_featurizer
+from vista_spark.specialization._measurements import (
+    HELD_OUT,
+    FeatureRows,
+    OracleMeasurement,
+    measure_compact,
+    measure_features,
+    measure_oracle,
+    split_rows,
+)
+from vista_spark.specialization._model import SpecializedModel
+from vista_spark.specialization._params import SpecializedColumns, SpecializedSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+    from pyspark.sql import DataFrame
+
+    from vista_spark.features import CNNFeaturizer, TextFeaturizer
+
+__all__ = ["SpecializedClassifier"]
+
+_LABELS = ("string", "tinyint", "smallint", "int", "bigint", "boolean", "double", "float")
+_SHOWN = 5
+
+
+@validate_arguments
+class SpecializedClassifier(
+    Estimator[SpecializedModel], SpecializedColumns, SpecializedSettings, MLReadable[Any], MLWritable
+):
+    """Label streams by compact models that are trained, as the stream goes on, for the classes that it shows now.
+
+    An oracle knows all classes. Once few classes dominate the stream, the top of a compact model is trained for them,
+    on features that ``fit`` computed; it then answers the frames of these classes alone, and the oracle the others. The
+    stream returns to the oracle when the classes change. ``fit`` measures times and accuracies; whether a compact model
+    pays follows from them.
+
+    Parameters
+    ----------
+    oracle : model
+        Model whose answers count as right: a network by name or card, for whose features ``fit`` trains a linear head;
+        or a fitted model with class scores, as for :class:`vista_spark.Cascade`.
+    compact : model or sequence of models
+        Cheaper networks: a :class:`vista_spark.CNNFeaturizer` with one layer, a variant of a catalog, or a network by
+        name. Of several, the cheapest that keeps the accuracy is used.
+    inputCol : str
+        Column of frames, as for :class:`vista_spark.CNNFeaturizer`. Default ``"frame"``.
+    labelCol : str
+        Column of labels of the training rows. Default ``"label"``.
+    groupCol : str, optional
+        Column of the stream's name. Default: all frames are of one stream.
+    orderCol : str
+        Column of the frames' order within their stream: a number or a timestamp. Default ``"t"``.
+    outputCol, modelCol, phaseCol, confidenceCol, errorCol : str
+        Columns for the answer, of the type of the labels; the model that answered, ``"oracle"`` or the name of an
+        expert; the phase, ``"explore"``, ``"train"``, ``"trial"``, ``"specialized"`` or ``"late"``; the probability of
+        the answer; and the reason of a frame without one. Defaults ``"prediction"``, ``"model"``, ``"phase"``,
+        ``"confidence"``, ``"frame_error"``.
+    margin : float
+        Least difference of the expected accuracy to the oracle's. Default -0.01.
+    epsilon : float
+        Probability that the oracle checks an answer of an expert. Default 0.01.
+    window : int, optional
+        Answers of the oracle before the first decision. Default: from the number of classes and the accuracy.
+    trainingFrames : int, optional
+        Frames that the oracle answers while an expert is trained. Default: as many as take the same time.
+    trainingSkew : float
+        Share of the dominant classes in an expert's training set. Default 0.6.
+    trainingTimeout : int
+        Seconds after which the training of an expert counts as failed. Default 60.
+    experts : int
+        Experts that are kept for each stream, for scenes that return. Default 8.
+    batchSize : int
+        Frames that a compact model answers together. Default 32.
+    classCounts, draws : list of int and int
+        Numbers of dominant classes for which accuracies are measured, each for some random sets. Defaults
+        ``[1, 2, 5, 10, 20]`` and 5.
+    holdout : float
+        Share of the rows on which accuracies are measured; a hash of the input chooses them. Default 0.3.
+    oracleRows, maxRows : int
+        Rows on which a given oracle is measured, and training rows, at most. Defaults 200 and 20,000.
+    seed : int
+        Seed of the checks and of the measured sets. Default 0.
+
+    Raises
+    ------
+    vista_spark.errors.ColumnError
+        On fit: a column is missing, or of the wrong type.
+    vista_spark.errors.InvalidArgumentError
+        On fit: a model has no class scores, or no features.
+    vista_spark.errors.LabelError
+        On fit: the rows have fewer than two classes, or one that the oracle does not know.
+    vista_spark.errors.EmptyInputError
+        On fit: no row has an input that the models can read.
+
+    References
+    ----------
+    Shen, *System for Serving Deep Neural Networks Efficiently*, chapter 5, Algorithm 5.1.
+
+    Examples
+    --------
+    >>> from vista_spark import CNNFeaturizer, SpecializedClassifier
+    >>> small = CNNFeaturizer(model="mobilenet_v2", layers="pool", imageSize=96)
+    >>> SpecializedClassifier(oracle="vgg16", compact=small, groupCol="camera").getOrderCol()
+    't'
+    """
+
+    __module__ = "vista_spark"  # the path that a saved pipeline has: it outlives a move of this file
+
+    _input_kwargs: dict[str, Any]  # of keyword_only
+
+    @keyword_only
+    def __init__(
+        self,
+        *,
+        oracle: Any = None,
+        compact: Any = None,
+        inputCol: str | None = None,
+        labelCol: str | None = None,
+        groupCol: str | None = None,
+        orderCol: str | None = None,
+        outputCol: str | None = None,
+        modelCol: str | None = None,
+        phaseCol: str | None = None,
+        confidenceCol: str | None = None,
+        errorCol: str | None = None,
+        margin: float | None = None,
+        epsilon: float | None = None,
+        window: int | None = None,
+        trainingFrames: int | None = None,
+        trainingSkew: float | None = None,
+        trainingTimeout: int | None = None,
+        experts: int | None = None,
+        batchSize: int | None = None,
+        classCounts: Sequence[int] | None = None,
+        draws: int | None = None,
+        holdout: float | None = None,
+        oracleRows: int | None = None,
+        maxRows: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        self._oracle: Any = None
+        self._compacts: tuple[Any, ...] = ()
+        self.setParams(**self._input_kwargs)
+
+    @keyword_only
+    def setParams(self, *, oracle: Any = None, compact: Any = None, **params: Any) -> Self:
+        """Set any of the constructor's parameters; parameters that are ``None`` are unchanged."""
+        if oracle is not None:
+            self.setOracle(oracle)
+        if compact is not None:
+            self.setCompact(compact)
+        return self._set(**{name: value for name, value in params.items() if value is not None})
+
+    def setOracle(self, value: Any) -> Self:
+        """Set the oracle."""
+        is_network = isinstance(value, str) or hasattr(value, "builder")
+        self._oracle = as_featurizer("oracle", value) if is_network else as_member("oracle", value)
+        self._trains_head = is_network
+        return self
+
+    def setCompact(self, value: Any) -> Self:
+        """Set the compact models."""
+        self._compacts = as_compacts(value)
+        return self
+
+    def getOracle(self) -> Any:
+        """Return the oracle, as a stage."""
+        return self._oracle
+
+    def getCompact(self) -> tuple[Any, ...]:
+        """Return the compact models, as stages."""
+        return self._compacts
+
+    def write(self) -> MembersWriter:
+        """Return a writer of the Params and the models."""
+        facts = {"trains_head": self._oracle is not None and self._trains_head}
+        return MembersWriter(self, facts, [self._oracle, *self._compacts])
+
+    @classmethod
+    def read(cls) -> MembersReader:
+        """Return a reader of what :meth:`write` wrote."""
+        return MembersReader(cls)
+
+    @classmethod
+    def _loaded(cls, facts: dict[str, Any], members: list[Any]) -> SpecializedClassifier:
+        stage = cls()
+        stage._oracle, stage._compacts = members[0], tuple(members[1:])
+        stage._trains_head = facts["trains_head"]
+        return stage
+
+    def _fit(self, dataset: DataFrame) -> SpecializedModel:
+        if self._oracle is None or not self._compacts:
+            missing = "oracle" if self._oracle is None else "compact"
+            raise InvalidArgumentError(f"{missing} must be set, got none. Call set{missing.capitalize()}.")
+        column, label = self.getInputCol(), self.getLabelCol()
+        check_present(dataset, [column, label], "train")
+        kind = dataset.schema[label].dataType.simpleString()
+        if kind not in _LABELS:
+            raise ColumnError(f"column {label!r} of train must be a string, a number or a boolean, got {kind}.")
+        frame = split_rows(dataset, column, label, self.getHoldout()).limit(self.getMaxRows())
+        names = _names(self._compacts)
+        stages = [stage.copy().setInputCol(column) for stage in self._compacts]
+        scores = [bind(name, stage, frame) for name, stage in zip(names, stages, strict=True)]
+        oracle = self._bound_oracle(frame)
+        measured = [measure_features(frame, each, name) for each, name in zip(scores, names, strict=True)]
+        labels = self._labels([each[1] for each in measured], oracle)
+        rows = [_split(each, labels) for each in measured]
+        head: LinearHead | None = None
+        if self._trains_head:
+            deep = _split(measure_features(frame, oracle, "oracle"), labels)
+            head = train_linear(deep.train.features, deep.train.labels, len(labels))
+            hits = head.scores(deep.valid.features).argmax(axis=1) == deep.valid.labels
+            quality = OracleMeasurement(float(hits.mean()), len(hits), deep.seconds)
+        else:
+            sample = frame.where(F.col(HELD_OUT)).limit(self.getOracleRows())
+            quality = measure_oracle(sample, oracle, oracle.member("oracle", labels), labels)
+        profiles = [
+            measure_compact(
+                name,
+                each,
+                sizes=self.getClassCounts(),
+                draws=self.getDraws(),
+                skew=self.getTrainingSkew(),
+                seed=self.getSeed(),
+            )
+            for name, each in zip(names, rows, strict=True)
+        ]
+        policy = Policy(
+            classes=len(labels),
+            accuracy=quality.accuracy,
+            seconds=quality.seconds,
+            compacts=profiles,
+            window=self.getWindow(),
+            margin=self.getMargin(),
+            epsilon=self.getEpsilon(),
+            experts=self.getExperts(),
+            training_frames=self.getTrainingFrames(),
+            seed=self.getSeed(),
+        )
+        model = SpecializedModel(
+            self._oracle,
+            self._compacts,
+            policy,
+            labels,
+            kind,
+            training_skew=self.getTrainingSkew(),
+            data=rows_to_bytes([_joined(each) for each in rows], head),
+        )
+        return self._copyValues(model._resetUid(self.uid))  # noqa: SLF001 - as Spark ML's own estimators
+
+    def _bound_oracle(self, frame: DataFrame) -> Any:
+        column = self.getInputCol()
+        oracle = self._oracle
+        if self._trains_head:
+            oracle = oracle.copy().setInputCol(column)
+        return bind("oracle", oracle, frame)
+
+    def _labels(self, columns: Sequence[NDArray[Any]], oracle: Any) -> tuple[Any, ...]:
+        """Return the labels in the order of the oracle's classes."""
+        known = sorted(set().union(*(column.tolist() for column in columns)))
+        if len(known) < 2:
+            raise LabelError(f"labels must have at least two classes, got {known}.")
+        if self._trains_head:
+            return tuple(known)
+        if oracle.labels is not None:
+            strange = [label for label in known if label not in oracle.labels]
+            if strange:
+                raise LabelError(
+                    f"labels must be classes of the oracle, got {strange[:_SHOWN]}, which it does not know. Fit the "
+                    "oracle on these labels."
+                )
+            return tuple(oracle.labels)
+        if oracle.width not in (0, len(known)):
+            raise LabelError(
+                f"labels must have the {oracle.width} classes of the oracle, which does not name them, got "
+                f"{len(known)}. Train on rows of all classes."
+            )
+        return tuple(known)
+
+
+def _names(stages: Sequence[CNNFeaturizer | TextFeaturizer]) -> list[str]:
+    """Return a unique name for each compact model."""
+    names = [stage.getModel() for stage in stages]
+    return [name if names.count(name) == 1 else f"{name} ({place + 1})" for place, name in enumerate(names)]
+
+
+def _split(measured: tuple[NDArray[Any], NDArray[Any], NDArray[Any], float], labels: Sequence[Any]) -> FeatureRows:
+    features, values, is_held_out, seconds = measured
+    places = {label: place for place, label in enumerate(labels)}
+    classes = np.array([places[value] for value in values], np.int64)
+    train, valid = (TrainingRows(features[part], classes[part]) for part in (~is_held_out, is_held_out))
+    if not len(train.labels) or not len(valid.labels):
+        raise InvalidArgumentError(
+            f"holdout must leave rows for training and for measurements, got {len(train.labels)} and "
+            f"{len(valid.labels)} rows. Add rows."
+        )
+    return FeatureRows(train, valid, seconds)
+
+
+def _joined(rows: FeatureRows) -> TrainingRows:
+    """Return all rows: experts of the stream are trained on those that were held out, too."""
+    return TrainingRows(
+        np.concatenate([rows.train.features, rows.valid.features]),
+        np.concatenate([rows.train.labels, rows.valid.labels]),
+    )

@@ -1,0 +1,141 @@
+"""Measurements of fit: features of the training rows, accuracies of experts, and times."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from pyspark.sql import functions as F
+
+from optimizer.specialization import OTHER, CompactProfile, Confusion, ConfusionCurve
+from udfs.arrow import RowMap, RowPolicy
+from udfs.cascades import SampleScoring
+from udfs.driver import map_rows, quoted
+from udfs.specialization import TimedFeatures, TrainingRows, train_expert
+from vista_spark.errors import EmptyInputError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from numpy.typing import NDArray
+    from pyspark.sql import DataFrame
+
+    from udfs.cascades import ClassScores, Member
+
+__all__ = [
+    "HELD_OUT",
+    "LABEL",
+    "FeatureRows",
+    "OracleMeasurement",
+    "measure_compact",
+    "measure_features",
+    "measure_oracle",
+    "split_rows",
+]
+
+LABEL, HELD_OUT = "__label", "__held_out"
+_PARTS = 1000
+
+
+class FeatureRows(NamedTuple):
+    """Features and labels of training rows and of rows that are held out, and the seconds of a row."""
+
+    train: TrainingRows
+    valid: TrainingRows
+    seconds: float
+
+
+class OracleMeasurement(NamedTuple):
+    """Accuracy of the oracle on rows that are held out, the number of these rows, and the seconds of a row."""
+
+    accuracy: float
+    rows: int
+    seconds: float
+
+
+def split_rows(dataset: DataFrame, column: str, label: str, holdout: float) -> DataFrame:
+    """Return rows with a label and a mark of those that are held out, which a hash of the input chooses."""
+    place = F.pmod(F.xxhash64(F.col(quoted(column))), F.lit(_PARTS))
+    return dataset.where(F.col(quoted(label)).isNotNull()).select(
+        F.col(quoted(column)), F.col(quoted(label)).alias(LABEL), (place < holdout * _PARTS).alias(HELD_OUT)
+    )
+
+
+def measure_features(
+    frame: DataFrame, scores: ClassScores, name: str
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], float]:
+    """Return the features, labels and marks of all good rows, and the seconds of a row."""
+    function = TimedFeatures(scores.function)
+    rows = RowMap(function, (LABEL, HELD_OUT), RowPolicy("null", "__reason"))
+    table = map_rows(frame, rows, reads=scores.reads).toArrow()
+    reasons = table.column("__reason")
+    good = table.filter(reasons.is_null())
+    if not good.num_rows:
+        first = next(iter(reasons.drop_null().to_pylist()), "no rows with a label")
+        raise EmptyInputError(f"rows must have inputs that {name} can read, got none: {first}.")
+    features = good.column(0 if good.column_names[0] == function.adds[0].name else function.adds[0].name)
+    flat = features.combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.float32)
+    return (
+        flat.reshape(good.num_rows, -1),
+        np.array(good.column(LABEL).to_pylist(), dtype=object),
+        good.column(HELD_OUT).to_numpy(),
+        float(np.median(good.column(function.seconds).to_numpy())),
+    )
+
+
+def measure_oracle(frame: DataFrame, oracle: ClassScores, member: Member, labels: Sequence[Any]) -> OracleMeasurement:
+    """Run the oracle on rows, and return its accuracy and time."""
+    scoring = SampleScoring(members=(member,), width=len(labels), metric="accuracy", positive=1, batch_size=32)
+    reads = {f"0.{name}": oracle.reads[name] for name in oracle.function.reads}
+    table = map_rows(frame, RowMap(scoring, (LABEL,), RowPolicy("null")), reads=reads).toArrow()
+    answers = table.column("answer_0").to_numpy()
+    known = answers >= 0
+    if not known.any():
+        raise EmptyInputError("oracle must answer some of the rows, got no answer. Check the inputs.")
+    places = {label: place for place, label in enumerate(labels)}
+    truths = np.array([places[label] for label in table.column(LABEL).to_pylist()])
+    seconds = float(np.median(table.column("seconds_0").to_numpy()))
+    return OracleMeasurement(float((answers == truths)[known].mean()), int(known.sum()), seconds)
+
+
+def measure_compact(
+    name: str, rows: FeatureRows, *, sizes: Sequence[int], draws: int, skew: float, seed: int
+) -> CompactProfile:
+    """Train experts for random dominant classes, and measure their answers (section 5.3.2).
+
+    Raises
+    ------
+    InvalidArgumentError
+        The rows have fewer than two classes.
+    """
+    random = np.random.default_rng(seed)
+    known = np.intersect1d(rows.train.labels, rows.valid.labels)
+    usable = [size for size in sizes if size < len(known)] or ([1] if len(known) > 1 else [])
+    if not usable:
+        raise InvalidArgumentError(
+            f"rows must have at least two classes among the training and the held-out ones, got {len(known)}. Add "
+            "rows, or change holdout."
+        )
+    confusions, times = [], []
+    for size in usable:
+        entries = []
+        for _ in range(draws):
+            dominant = np.sort(random.choice(known, size, replace=False)).tolist()
+            start = time.perf_counter()
+            expert = train_expert(rows.train.features, rows.train.labels, dominant, skew)
+            times.append(time.perf_counter() - start)
+            entries.append(_confusion(expert.answers(rows.valid.features).labels, rows.valid.labels, dominant))
+        confusions.append(Confusion(*np.mean(entries, axis=0).tolist()))
+    return CompactProfile(name, rows.seconds, ConfusionCurve(usable, confusions), float(np.median(times)))
+
+
+def _confusion(answers: NDArray[np.int64], truths: NDArray[np.int64], dominant: Sequence[int]) -> Confusion:
+    inside = np.isin(truths, dominant)
+    others = ~inside
+    return Confusion(
+        float((answers == truths)[inside].mean()),
+        float((answers == OTHER)[inside].mean()),
+        float((answers == OTHER)[others].mean()) if others.any() else 1.0,
+    )

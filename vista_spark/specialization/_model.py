@@ -1,0 +1,253 @@
+"""``SpecializedModel``: labels of streams, in batches and in Structured Streaming."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+from pyspark.ml import Model
+from pyspark.ml.util import MLReadable, MLWritable
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema, to_arrow_type
+from pyspark.sql.types import DataType, NumericType, StructType, TimestampNTZType, TimestampType
+
+from optimizer.specialization import CompactProfile, Confusion, ConfusionCurve, Policy
+from udfs.cascades import ClassScores
+from udfs.driver import check_absent, check_present, quoted
+from udfs.inference import files_of_this_process
+from udfs.specialization import (
+    DIGEST,
+    STREAM,
+    TIME,
+    CompactModel,
+    LabelColumns,
+    LinearScores,
+    PartitionLabelling,
+    SpecializationSpec,
+    StreamProcessor,
+    head_from_bytes,
+)
+from vista_spark.cascades import MembersReader, MembersWriter, bind
+from vista_spark.errors import ColumnError
+from vista_spark.sessions import ship_weights
+from vista_spark.specialization._params import SpecializedColumns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["SpecializedModel"]
+
+
+class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
+    """Model of a :class:`vista_spark.SpecializedClassifier`: adds the answer, the model, the phase and the confidence.
+
+    Frames of a stream are labelled in their order. Frames with the same order and the same content are duplicates, and
+    have the same answer. In Structured Streaming, a frame that arrives after a later frame of its stream was labelled
+    is late: the oracle answers it. The state store must be RocksDB's. Answers do not depend on the division of a stream
+    into micro-batches, if its frames arrive in order.
+
+    Parameters
+    ----------
+    oracle, compacts : stages
+        Models.
+    policy : Policy
+        Settings and measurements.
+    labels : sequence
+        Classes.
+    kind : str
+        Type of the labels, in Spark's notation.
+    training_skew : float
+        Share of the dominant classes in an expert's training set.
+    data : bytes
+        Features and classes of the training rows for each compact model, and the head of the oracle, if ``fit`` trained
+        it; see :func:`udfs.specialization.rows_to_bytes`.
+
+    Attributes
+    ----------
+    policy : optimizer.specialization.Policy
+        Settings, and the measured times and accuracies.
+    """
+
+    __module__ = "vista_spark"  # the path that a saved pipeline has: it outlives a move of this file
+
+    def __init__(
+        self,
+        oracle: Any,
+        compacts: Sequence[Any],
+        policy: Policy,
+        labels: Sequence[Any],
+        kind: str,
+        *,
+        training_skew: float,
+        data: bytes,
+    ) -> None:
+        super().__init__()
+        self._oracle, self._compacts, self._labels, self._kind = oracle, tuple(compacts), tuple(labels), kind
+        self._training_skew, self._data, self._head = training_skew, data, head_from_bytes(data)
+        self.policy = policy
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """Classes, in the order of the oracle's."""
+        return self._labels
+
+    def explain(self) -> str:
+        """Describe the measured times and accuracies, and the skew from which a compact model pays."""
+        policy = self.policy
+        lines = [
+            f"oracle: {policy.classes} classes, accuracy {policy.accuracy:.3f}, {1e3 * policy.seconds:.2f} ms a frame",
+            f"window of {policy.window} frames, a class is dominant from {policy.support(policy.window or 0)} answers",
+        ]
+        for place, profile in enumerate(policy.compacts):
+            lines.append(
+                f"{profile.name}: {1e3 * profile.seconds:.2f} ms a frame, trained in {profile.training_seconds:.2f} s"
+            )
+            for size, (a_in, e, a_out) in zip(profile.curve.classes, profile.curve.confusions, strict=True):
+                skews = [skew / 20 for skew in range(1, 21)]
+                pays = [skew for skew in skews if policy.is_worthwhile(policy.estimate(place, size, skew))]
+                lines.append(
+                    f"  {size} dominant classes: a_in {a_in:.3f}, e {e:.3f}, a_out {a_out:.3f}; "
+                    + (f"pays from a skew of {pays[0]:.2f}" if pays else "never pays")
+                )
+        return "\n".join(lines)
+
+    def write(self) -> MembersWriter:
+        """Return a writer of the Params, the measurements and the models."""
+        facts = {
+            "policy": asdict(self.policy),
+            "labels": list(self._labels),
+            "kind": self._kind,
+            "training_skew": self._training_skew,
+        }
+        return MembersWriter(self, facts, [self._oracle, *self._compacts], self._data)
+
+    @classmethod
+    def read(cls) -> MembersReader:
+        """Return a reader of what :meth:`write` wrote."""
+        return MembersReader(cls)
+
+    @classmethod
+    def _loaded(cls, facts: dict[str, Any], members: list[Any]) -> SpecializedModel:
+        return cls(
+            members[0],
+            members[1:],
+            _policy(facts["policy"]),
+            facts["labels"],
+            facts["kind"],
+            training_skew=facts["training_skew"],
+            data=facts["data"],
+        )
+
+    def spec(self, dataset: DataFrame) -> tuple[SpecializationSpec, dict[str, Column | str]]:
+        """Return what workers need to label the frames of a DataFrame, and the columns that the models read.
+
+        Raises
+        ------
+        ColumnError
+            A column that a model reads is missing, or of the wrong type.
+        """
+        spark, column = dataset.sparkSession, self.getInputCol()
+        names = [profile.name for profile in self.policy.compacts]
+        bound = [
+            bind(name, stage.copy().setInputCol(column), dataset)
+            for name, stage in zip(names, self._compacts, strict=True)
+        ]
+        oracle = self._bound_oracle(dataset)
+        reads: dict[str, Column | str] = {}
+        for each in (oracle, *bound):
+            reads.update(each.reads)
+        spec = SpecializationSpec(
+            oracle=oracle.member("oracle", self._labels),
+            compacts=tuple(CompactModel(name, each.function) for name, each in zip(names, bound, strict=True)),
+            rows=self._shipped_rows(spark),
+            policy=self.policy,
+            labels=self._labels,
+            label_type=to_arrow_type(_data_type(self._kind)),
+            columns=LabelColumns(
+                self.getOutputCol(), self.getModelCol(), self.getPhaseCol(), self.getConfidenceCol(), self.getErrorCol()
+            ),
+            training_skew=self._training_skew,
+            training_timeout=float(self.getTrainingTimeout()),
+            batch_size=self.getBatchSize(),
+        )
+        return spec, reads
+
+    def _bound_oracle(self, dataset: DataFrame) -> ClassScores:
+        if self._head is None:
+            return bind("oracle", self._oracle, dataset)
+        features = bind("oracle", self._oracle.copy().setInputCol(self.getInputCol()), dataset)
+        return ClassScores(LinearScores(features.function, self._head), features.reads, self._labels)
+
+    def _shipped_rows(self, spark: SparkSession) -> str:
+        file = files_of_this_process() / f"{hashlib.sha256(self._data).hexdigest()[:32]}.npz"
+        if not file.exists():
+            partial = file.with_suffix(".partial")
+            partial.write_bytes(self._data)
+            partial.replace(file)
+        return str(ship_weights(spark, str(file)))
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        order, group = self.getOrderCol(), self.getGroupCol()
+        check_present(dataset, [order, *([group] if group else [])], "frames")
+        spec, reads = self.spec(dataset)
+        if len(set(spec.columns)) < len(spec.columns):
+            raise ColumnError(
+                f"outputCol, modelCol, phaseCol, confidenceCol and errorCol must differ, got {', '.join(spec.columns)}."
+            )
+        check_absent(dataset, [*spec.columns, STREAM, TIME, DIGEST], "set another name, or drop it first")
+        sources = {name: source for name, source in reads.items() if not isinstance(source, str)}
+        extra = {f"__read_{place}": source for place, source in enumerate(sources.values())}
+        places = dict(zip(sources, extra, strict=True))
+        names = tuple((name, places.get(name) or str(reads[name])) for name in spec.reads)
+        frames = dataset.withColumns(
+            {
+                **extra,
+                STREAM: F.coalesce(F.col(quoted(group)).cast("string"), F.lit("")) if group else F.lit(""),
+                TIME: _seconds(dataset, order),
+                DIGEST: F.xxhash64(*(F.col(quoted(column)) for _, column in names)),
+            }
+        )
+        keep = tuple(dataset.columns)
+        schema = StructType([*dataset.schema.fields, *from_arrow_schema(pa.schema(spec.adds)).fields])
+        if dataset.isStreaming:
+            kind = to_arrow_schema(frames.schema)
+            key = hashlib.sha256(self._data + self.uid.encode()).hexdigest()
+            processor = StreamProcessor(spec, key, kind.serialize().to_pybytes(), keep, names)
+            return frames.groupBy(STREAM).transformWithStateInPandas(processor, schema, "Append", "None")
+        partitions = int(dataset.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
+        ordered = frames.repartition(partitions if group else 1, STREAM).sortWithinPartitions(STREAM, TIME, DIGEST)
+        return ordered.mapInArrow(PartitionLabelling(spec, keep, names), schema)
+
+
+def _data_type(kind: str) -> DataType:
+    schema = StructType.fromDDL(f"label {kind}")
+    return cast("StructType", schema).fields[0].dataType
+
+
+def _seconds(dataset: DataFrame, order: str) -> Column:
+    """Return the order of frames as a double."""
+    kind, value = dataset.schema[order].dataType, F.col(quoted(order))
+    if isinstance(kind, TimestampNTZType):
+        value = value.cast("timestamp")
+    if isinstance(kind, TimestampType | TimestampNTZType):
+        return F.unix_micros(value) / F.lit(1e6)
+    if not isinstance(kind, NumericType):
+        raise ColumnError(f"column {order!r} must be a number or a timestamp, got {kind.simpleString()}.")
+    return value.cast("double")
+
+
+def _policy(values: dict[str, Any]) -> Policy:
+    compacts = [
+        CompactProfile(
+            entry["name"],
+            entry["seconds"],
+            ConfusionCurve(entry["curve"]["classes"], [Confusion(*each) for each in entry["curve"]["confusions"]]),
+            entry["training_seconds"],
+        )
+        for entry in values["compacts"]
+    ]
+    return Policy(**(values | {"compacts": compacts}))
