@@ -10,7 +10,9 @@ _QUANTILE = 1.959963984540054  # 97.5 % of the normal distribution
 
 
 def wilson_interval(hits: int, rows: int) -> tuple[float, float]:
-    """Return Wilson's 95 % confidence interval of a share; 0 to 1 without rows.
+    """Return the 95 % confidence interval of a share of hits among rows; 0 to 1 without rows.
+
+    Wilson, *Probable inference, the law of succession, and statistical inference*, 1927.
 
     Examples
     --------

@@ -59,8 +59,8 @@ class Measurement:
     Examples
     --------
     >>> small = Measurement("8 bits", 0.9, 400, 0.87, 0.93, 3_500_000, 9_000_000, 0.6, 0.02, {1: 0.02, 32: 0.5}, 224)
-    >>> small.latency, small.images_per_second
-    (0.02, 64.0)
+    >>> small.latency
+    0.02
     """
 
     name: str
@@ -95,11 +95,6 @@ class Measurement:
         """Time of the smallest batch, in seconds."""
         return self.run_seconds[min(self.run_seconds)]
 
-    @property
-    def images_per_second(self) -> float:
-        """Throughput at the best batch size."""
-        return max(size / seconds if seconds else float("inf") for size, seconds in self.run_seconds.items())
-
     def variant(self, card: CostCard, *, sent_bytes: int | None = None) -> Variant:
         """Return the variant for `optimizer.approximate`, with the energy and the dollars of a cost card.
 
@@ -109,6 +104,11 @@ class Measurement:
             Joules per GFLOP and per MB loaded, and the price of the cloud.
         sent_bytes : int, optional
             Bytes of a request to the cloud. Default: the variant never runs there.
+
+        Returns
+        -------
+        Variant
+            Energy in joules, time in seconds, money in dollars.
         """
         return card.variant(
             self.name,

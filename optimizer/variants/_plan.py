@@ -40,12 +40,12 @@ class Recipe:
 
     @property
     def is_possible(self) -> bool:
-        """False for weights in fewer bits that ONNX Runtime would have to convert back."""
+        """False if weights are stored in fewer bits and compiled too: each of them replaces the other."""
         return len(self.steps) - len(self.trained.steps) <= 1
 
     @property
     def trained(self) -> Recipe:
-        """The recipe up to its last step that is followed by training, which variants with fewer bits share."""
+        """The steps that are followed by training; variants that differ in other steps share them."""
         return Recipe(tuple(step for step in self.steps if step.is_trained))
 
 
@@ -99,6 +99,6 @@ def plan_recipes(apply: Sequence[Transformation], depth: int = 2, limit: int = 6
     if len(recipes) > limit:
         raise InvalidArgumentError(
             f"apply must make at most {limit} variants with depth={depth}, got {len(recipes)}. Choose fewer "
-            "strengths, a smaller depth or a larger limit."
+            "strengths or a smaller depth."
         )
     return tuple(sorted(recipes, key=lambda recipe: (len(recipe.trained.steps), len(recipe.steps))))

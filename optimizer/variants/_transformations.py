@@ -1,4 +1,7 @@
-"""Transformations of a network that make it smaller or faster, and their strengths."""
+"""Transformations of a network that make it smaller or faster, and their strengths (section 4.3.1 of the thesis).
+
+Each raises InvalidArgumentError for a strength that is out of range or repeats.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,6 @@ from optimizer.errors import InvalidArgumentError
 __all__ = ["Coarsen", "Compile", "Factorize", "Narrow", "Quantize", "Resize", "Shorten", "Step", "Transformation"]
 
 _FLOAT_BITS = 32
-_BITS = (_FLOAT_BITS, 16, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class Factorize(Transformation):
     ----------
     *keep : float
         Ranks, as shares of the smaller side of each matrix, above 0 and below 1. Default 1/2, 1/4 and 1/8, the range of
-        the thesis. Layers stay as they are where the factors would not be smaller.
+        the thesis (section 4.3.1). Layers stay as they are where the factors would not be smaller.
 
     Examples
     --------
@@ -106,6 +108,11 @@ class Narrow(Transformation):
     ----------
     *widths : float
         Shares of the channels that stay, above 0 and below 1. Default 0.5.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A share is out of range, or repeats.
     """
 
     kind = "narrow"
@@ -129,7 +136,7 @@ class Quantize(Transformation):
 
     def __init__(self, *bits: int) -> None:
         for value in bits:
-            if value not in _BITS or value == _FLOAT_BITS:
+            if value not in (16, 8):
                 raise InvalidArgumentError(
                     f"bits must be 16 or 8, got {value!r}. Without Quantize weights have {_FLOAT_BITS}."
                 )

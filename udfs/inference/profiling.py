@@ -6,17 +6,15 @@ That process is ``python -m udfs.inference.profiling``: it reads a request from 
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import CerebroError
 from optimizer.transfer import ModelProfile, plan_layers
+from udfs.node import NewProcessError, ask_new_process, process_memory
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,25 +61,11 @@ def measure(request: ProfilingRequest) -> ModelProfile:
     ProfilingError
         The process ended without an answer: out of memory, for example.
     """
-    from pyspark.serializers import CloudPickleSerializer  # as Spark sends its functions to workers
-
-    environment = os.environ | {"OMP_NUM_THREADS": str(request.threads), "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-m", "udfs.inference.profiling"],
-        input=CloudPickleSerializer().dumps(request),  # type: ignore[no-untyped-call]
-        capture_output=True,
-        env=environment,
-        check=False,
-    )
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        how = f"was ended by signal {-done.returncode}" if done.returncode < 0 else f"ended with {done.returncode}"
-        raise ProfilingError(
-            f"the process that measures {request.model} {how}"
-            f"{', which is what being out of memory looks like' if done.returncode == -9 else ''}"
-            f"{': ' + lines[-1] if lines else ''}"
-        )
-    return ModelProfile.from_dict(json.loads(done.stdout.splitlines()[-1]))
+    try:
+        answer = ask_new_process("udfs.inference.profiling", request, request.threads)
+    except NewProcessError as error:
+        raise ProfilingError(f"the process that measures {request.model} {error}") from error
+    return ModelProfile.from_dict(answer)
 
 
 def _answer(request: ProfilingRequest, bare: tuple[int, int]) -> ModelProfile:
@@ -104,7 +88,7 @@ def _answer(request: ProfilingRequest, bare: tuple[int, int]) -> ModelProfile:
             break
         before = resident
     resident, mapped = _resident()
-    resident = max(resident, _highest() - mapped)
+    resident = max(resident, process_memory()["VmHWM"] - mapped)
     shared = max(0, mapped - bare[1])
     few = full.slice(0, min(_TIMED_RECORDS, full.num_rows))
     input_seconds, seconds = _seconds(request, model, few)
@@ -153,17 +137,8 @@ def _seconds(
 
 def _resident() -> tuple[int, int]:
     """Return the resident memory of this process in bytes: private memory and mapped files."""
-    status = _status()
-    return status["RssAnon"], status["RssFile"]
-
-
-def _highest() -> int:
-    return _status()["VmHWM"]
-
-
-def _status() -> dict[str, int]:
-    entries = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
-    return {entry[0].rstrip(":"): 1024 * int(entry[1]) for entry in entries if entry[-1] == "kB"}
+    memory = process_memory()
+    return memory["RssAnon"], memory["RssFile"]
 
 
 def _main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import json
@@ -35,7 +36,7 @@ BUILT = pa.schema([pa.field("built", pa.string())])
 WEIGHTS, TRAIN, VALID = "weights", "train", "valid"
 """Folders of the catalog: the weights of its variants, and while it is built, its images."""
 
-_TEACHER = "teacher.npy"
+_TEACHER, _FULL_WEIGHTS = "teacher.npy", "full.pt"
 
 # Images that show the range and the directions of activations, which settle after some.
 _CALIBRATION_ROWS = 128
@@ -82,30 +83,32 @@ class BuildTask:
 
     def _build(self, recipes: tuple[Recipe, ...]) -> Iterator[dict[str, Any]]:
         trained = recipes[0].trained
+        preprocessing = self._resized(trained)
         try:
-            network, structure = self._trained(trained)
+            images = read_images(self.store, TRAIN, preprocessing)
+            network, structure = self._trained(trained, images)
         except Exception as error:  # noqa: BLE001 - a network's code may raise anything; other variants go on
             _LOG.warning("the variant %s cannot be built", trained.name, exc_info=True)
             for recipe in recipes:
                 yield {"name": recipe.name, "error": f"{type(error).__name__}: {error}"}
             return
-        preprocessing = self._resized(trained)
+        sample, skipped = _first(images, _CALIBRATION_ROWS), images.skipped
+        del images  # the training is over, and the decoded images are large
         valid = read_images(self.store, VALID, preprocessing)
         for recipe in recipes:
             try:
-                yield self._saved(recipe, network, structure, preprocessing, valid)
+                yield self._saved(recipe, network, structure, sample, valid) | {"skipped": skipped + valid.skipped}
             except Exception as error:  # noqa: BLE001 - exporters raise anything
                 _LOG.warning("the variant %s cannot be built", recipe.name, exc_info=True)
                 yield {"name": recipe.name, "error": f"{type(error).__name__}: {error}"}
 
-    def _trained(self, recipe: Recipe) -> tuple[nn.Module, Structure]:
+    def _trained(self, recipe: Recipe, images: LabelledImages) -> tuple[nn.Module, Structure]:
         import torch
 
         from udfs.variants.torch import fine_tune, replace_head, scores, train_head
 
         base = self.base()
-        images = read_images(self.store, TRAIN, self._resized(recipe))
-        outputs = scores(base, _first(images)).shape[1]
+        outputs = scores(base, _first(images, 1)).shape[1]
         structure = Structure()
         if outputs != self.classes:
             base, structure = replace_head(base, self.classes)
@@ -119,12 +122,12 @@ class BuildTask:
             self.store.write(buffer.getvalue(), TRAIN, _TEACHER)
             buffer = io.BytesIO()
             torch.save(network.state_dict(), buffer)
-            self.store.write(buffer.getvalue(), TRAIN, "full.pt")
+            self.store.write(buffer.getvalue(), TRAIN, _FULL_WEIGHTS)
             return network, structure
-        weights = torch.load(io.BytesIO(self.store.read(TRAIN, "full.pt")), weights_only=True)
+        weights = torch.load(io.BytesIO(self.store.read(TRAIN, _FULL_WEIGHTS)), weights_only=True)
         base.load_state_dict(weights)
         network = base.eval().requires_grad_(False)
-        example = torch.from_numpy(images.batch(np.arange(min(_CALIBRATION_ROWS, len(images)))))
+        example = torch.from_numpy(_first(images, _CALIBRATION_ROWS).batch())
         for step in recipe.steps:
             network, changes = _apply(network, step, example)
             structure += changes
@@ -135,13 +138,19 @@ class BuildTask:
         return network, structure
 
     def _saved(
-        self, recipe: Recipe, network: nn.Module, structure: Structure, preprocessing: Preprocessing, valid: Any
+        self,
+        recipe: Recipe,
+        network: nn.Module,
+        structure: Structure,
+        sample: LabelledImages,
+        valid: LabelledImages,
     ) -> dict[str, Any]:
         import torch
         from torch.utils.flop_counter import FlopCounterMode
 
         from udfs.variants.torch import scores, store, to_onnx
 
+        preprocessing = self._resized(recipe)
         document: dict[str, Any] = {"name": recipe.name, "steps": [str(step) for step in recipe.steps]}
         counted = network
         for step in recipe.steps[len(recipe.trained.steps) :]:
@@ -149,9 +158,7 @@ class BuildTask:
                 network, changes = store(network, int(step.value))
                 structure += changes
             else:
-                images = read_images(self.store, TRAIN, preprocessing)
-                sample = images.batch(np.arange(min(_CALIBRATION_ROWS, len(images))))
-                network = to_onnx(network, sample, int(step.value))
+                network = to_onnx(network, sample.batch(), int(step.value))
                 document["onnx"] = {"size": network[0].get_buffer("model").numel(), "outputs": self.classes}
         answers = scores(network, valid).argmax(1) if len(valid) else np.zeros(0)
         with FlopCounterMode(display=False) as flops, torch.inference_mode():
@@ -163,7 +170,6 @@ class BuildTask:
         return document | {
             "hits": int((answers == valid.labels).sum()),
             "rows": len(valid),
-            "skipped": valid.skipped,
             "gflop": flops.get_total_flops() / 1e9,
             "stored_bytes": len(data),
             "sha256": hashlib.sha256(data).hexdigest(),
@@ -210,11 +216,9 @@ def _apply(network: nn.Module, step: Step, example: Any) -> tuple[nn.Module, Str
 
 def _trainable(network: nn.Module) -> nn.Module:
     """Return a copy whose weights may be changed: opened weights are pages of a shared file."""
-    import copy
-
     return copy.deepcopy(network)
 
 
-def _first(images: LabelledImages) -> LabelledImages:
-    decoded = None if images.decoded is None else images.decoded[:1]
-    return replace(images, labels=images.labels[:1], decoded=decoded)
+def _first(images: LabelledImages, rows: int) -> LabelledImages:
+    decoded = None if images.decoded is None else images.decoded[:rows].copy()
+    return replace(images, column=images.column[:rows], labels=images.labels[:rows], decoded=decoded)

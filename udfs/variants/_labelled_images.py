@@ -55,8 +55,10 @@ class LabelledImages:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def batch(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the decoded images of some rows, of shape (rows, channels, height, width)."""
+    def batch(self, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+        """Return the decoded images of some rows, by default of all, of shape (rows, channels, height, width)."""
+        if rows is None:
+            rows = np.arange(len(self))
         if self.decoded is not None:
             return self.decoded[rows]
         return self.feed.read(self.column.take(pa.array(rows)))[0]

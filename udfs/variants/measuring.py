@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -21,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from optimizer.errors import CerebroError
+from udfs.node import NewProcessError, ask_new_process, hardware, process_memory
+from udfs.weights import local_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,11 +50,14 @@ class Costs:
         Time from the file to the first answer.
     run_seconds : mapping of int to float
         Median time of a batch, by batch size.
+    measured_on : str
+        Processor on which it was measured, and the number of threads of a run.
     """
 
     resident_bytes: int
     load_seconds: float
     run_seconds: dict[int, float]
+    measured_on: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,24 +118,17 @@ def measure_costs(request: CostsTask) -> list[Costs]:
     MeasuringError
         The process ended without an answer.
     """
-    from pyspark.serializers import CloudPickleSerializer  # as Spark sends its functions to workers
-
-    environment = os.environ | {"OMP_NUM_THREADS": str(request.threads), "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-m", "udfs.variants.measuring"],
-        input=CloudPickleSerializer().dumps(request),  # type: ignore[no-untyped-call]
-        capture_output=True,
-        env=environment,
-        check=False,
-    )
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        raise MeasuringError(
-            f"the process that measures variants ended with {done.returncode}{': ' + lines[-1] if lines else ''}"
-        )
-    answers = json.loads(done.stdout.splitlines()[-1])
+    try:
+        answers = ask_new_process("udfs.variants.measuring", request, request.threads)
+    except NewProcessError as error:
+        raise MeasuringError(f"the process that measures variants {error}") from error
     return [
-        Costs(entry["bytes"], entry["load"], {int(size): seconds for size, seconds in entry["runs"].items()})
+        Costs(
+            entry["bytes"],
+            entry["load"],
+            {int(size): seconds for size, seconds in entry["runs"].items()},
+            f"{hardware()}, {request.threads} thread{'s' if request.threads > 1 else ''}",
+        )
         for entry in answers
     ]
 
@@ -175,60 +172,59 @@ def _warm_up() -> None:
 
 
 def _forked(network: MeasuredNetwork) -> dict[str, Any]:
-    """Load and run a network in a copy of this process, which has run nothing yet."""
+    """Load and run a network in a copy of this process, which ends with it."""
     reading, writing = os.pipe()
     child = os.fork()
     if child:
         os.close(writing)
         with os.fdopen(reading) as pipe:
             text = pipe.read()
-        _, status = os.waitpid(child, 0)
-        if status or not text:
-            raise MeasuringError(f"{network.name} could not be measured, status {status}: {text or 'no answer'}")
-        return dict(json.loads(text))
-    status = 1
+        os.waitpid(child, 0)
+        answer = json.loads(text or '{"error": "its process was ended"}')
+        if "error" in answer:
+            raise MeasuringError(f"{network.name} could not be measured: {answer['error']}")
+        return dict(answer)
     try:
         os.close(reading)
+        try:
+            answer = _loaded(network)
+        except Exception as error:  # noqa: BLE001 - told to the parent, whose error it becomes
+            answer = {"error": f"{type(error).__name__}: {error}"}
         with os.fdopen(writing, "w") as pipe:
-            pipe.write(json.dumps(_loaded(network)))
-        status = 0
+            pipe.write(json.dumps(answer))
     finally:
-        os._exit(status)
+        os._exit(0)
 
 
 def _loaded(measured: MeasuredNetwork) -> dict[str, Any]:
     import torch
 
     image = torch.rand(1, *measured.shape)
-    before = _memory("RssAnon")
+    before = process_memory()["RssAnon"]
     started = time.perf_counter()
     network = measured.load()
     Path("/proc/self/clear_refs").write_text("5")  # the peak from here on
     with torch.inference_mode():
         network(image)
     seconds = time.perf_counter() - started
+    memory = process_memory()
     # Pages of libraries are the process's; those of the weights are the network's.
-    resident = _memory("VmHWM") - _memory("RssFile") - before + _mapped(measured.file)
+    resident = memory["VmHWM"] - memory["RssFile"] - before + _mapped(measured.file)
     return {"bytes": max(1, resident), "load": seconds}
 
 
 def _mapped(file: str | None) -> int:
-    """Return the resident bytes of a mapped file."""
-    resident, counts = 0, False
-    for line in Path("/proc/self/smaps").read_text().splitlines() if file else ():
+    """Return the resident bytes of a mapped file; of a remote one its copy on this node is mapped."""
+    if file is None:
+        return 0
+    path, resident, counts = str(local_file(file).resolve()), 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
         name, _, rest = line.partition(" ")
         if not name.endswith(":"):
-            counts = rest.endswith(str(file))
+            counts = rest.endswith(path)
         elif name == "Rss:" and counts:
             resident += 1024 * int(rest.split()[0])
     return resident
-
-
-def _memory(entry: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{entry}:"):
-            return 1024 * int(line.split()[1])
-    raise MeasuringError(f"/proc/self/status has no {entry}")
 
 
 def _main() -> None:

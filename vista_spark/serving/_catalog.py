@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Literal
 
 from optimizer.serving import InfeasibleError
 from optimizer.serving import Session as PlannedSession
+from udfs.node import hardware
 from udfs.serving import GroupRecipe, Offered
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving._deployed_app import DeployedApp, deployed_app
 from vista_spark.serving._deployment import opened, sample_row
 from vista_spark.serving._model_resolution import fetched
-from vista_spark.serving._profiling import hardware, measured
+from vista_spark.serving._profiling import measured
 from vista_spark.serving._sample_run import with_learned_outputs
 from vista_spark.serving._trunk_grouping import group_recipe, groups
 from vista_spark.serving._variants import opened_catalog

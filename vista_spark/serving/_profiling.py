@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optimizer.arguments import whole
 from optimizer.graph import peak_live_bytes
 from optimizer.serving import BatchingProfile, ServingError
 from udfs.driver import validate_arguments
-from udfs.node import check_device, freed_memory_kept
+from udfs.node import check_device, freed_memory_kept, hardware
 from udfs.serving import OpenModels, Row
 from vista_spark.serving._deployment import opened, sample_row
 from vista_spark.serving._model_resolution import fetched
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
     from vista_spark.serving._deployment import Deployment
     from vista_spark.serving._session import Session
 
-__all__ = ["hardware", "measured", "profile_batches"]
+__all__ = ["measured", "profile_batches"]
 
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 _RUNS = 3
@@ -131,13 +128,3 @@ def _bytes(members: Sequence[Deployment], batch: int) -> int:
     graphs = {member.network.source.key: member.network.graph for member in members if member.network is not None}
     weights = sum(graph.param_bytes() for graph in graphs.values())
     return weights + batch * max((peak_live_bytes(graph) for graph in graphs.values()), default=0)
-
-
-def hardware() -> str:
-    """Return the name of this machine's processor."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{models[0] if models else platform.machine()}, {os.cpu_count()} cores"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import platform
 import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from optimizer.variants import FULL, Transformation, Tuning, plan_recipes
 from udfs.driver import is_local, validate_arguments
-from udfs.inference import NetworkFile
 from udfs.store import Store
-from udfs.variants import BUILT, TRAIN, VALID, BuildTask
+from udfs.variants import BUILT, TRAIN, VALID, WEIGHTS, BuildTask
 from vista_spark import roster
 from vista_spark.errors import EmptyInputError, InvalidArgumentError
 from vista_spark.network import describe_preprocessing, network
@@ -25,7 +24,7 @@ from vista_spark.variants._measure import measure_cards
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -117,9 +116,9 @@ def build_catalog(  # noqa: PLR0913 - options by name
     spark = train.sparkSession
     store = _new_store(spark, path)
     classes = tables.classes()
-    tables.write(classes, store)
     base = _Base(net, preprocessing, store)
-    try:
+    with _working_folders(store):
+        tables.write(classes, store)
         built = base.build(spark, recipes, len(classes), tuning)
         failures = {entry["name"]: entry["error"] for entry in built if "error" in entry}
         good = [entry for entry in built if "error" not in entry]
@@ -128,15 +127,15 @@ def build_catalog(  # noqa: PLR0913 - options by name
         if not good[0]["rows"]:
             raise EmptyInputError("valid must have images that can be decoded, got none.")
         costs = base.measure(spark, good)
-    finally:
-        for part in (TRAIN, VALID):
-            store.delete(part)
+    if good[0]["skipped"]:
+        _LOG.warning("%d images of train and valid cannot be decoded, and are left out", good[0]["skipped"])
     for name, reason in failures.items():
         _LOG.warning("the variant %s is not in the catalog: %s", name, reason)
+    measured_on = {cost.pop("measured_on") for cost in costs}.pop()
     document = base.document | {
         "task": net.card.name if task is None else task,
         "classes": list(classes),
-        "measured_on": f"{platform.processor() or platform.machine()}, 1 thread",
+        "measured_on": measured_on,
         "failures": failures,
         "variants": [entry | cost for entry, cost in zip(good, costs, strict=True)],
     }
@@ -156,6 +155,19 @@ def _new_store(spark: SparkSession, path: str | os.PathLike[str] | None) -> Stor
     return store
 
 
+@contextmanager
+def _working_folders(store: Store) -> Iterator[None]:
+    """Delete the images at the end, and after an error also the weights: the folder is empty for another attempt."""
+    try:
+        yield
+    except BaseException:
+        store.delete(WEIGHTS)
+        raise
+    finally:
+        for part in (TRAIN, VALID):
+            store.delete(part)
+
+
 def _run(spark: SparkSession, task: BuildTask, numbers: range) -> list[dict[str, Any]]:
     if not numbers:
         return []
@@ -173,8 +185,9 @@ class _Base:
 
     @property
     def is_program(self) -> bool:
-        """True if variants are exported programs: the network's class is not one of the roster."""
-        return not roster.is_shipped(self.net.card.name) or isinstance(self.net.card.builder, NetworkFile)
+        """True if variants are exported programs, because the network is none of the roster's."""
+        card = self.net.card
+        return not roster.is_shipped(card.name) or card.builder != roster.card(card.name).builder
 
     def build(
         self, spark: SparkSession, recipes: Sequence[Recipe], classes: int, tuning: Tuning
@@ -203,8 +216,8 @@ class _Base:
 
     def measure(self, spark: SparkSession, built: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Measure the costs of variants in one task."""
-        document = self.document
-        return measure_cards(spark, [card_from(document, entry, self.store) for entry in built], _BATCH_SIZES)
+        cards = [card_from(self.document, entry, self.store) for entry in built]
+        return measure_cards(spark, cards, _BATCH_SIZES)
 
     @property
     def document(self) -> dict[str, Any]:

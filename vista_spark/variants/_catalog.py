@@ -59,7 +59,7 @@ class CatalogVariant:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Variants of a network for one task, measured on the same validation rows.
+    """Variants of a network for one task, measured on the same validation rows (section 4.3.1 of the thesis).
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class Catalog:
         return iter(self.variants)
 
     def __getitem__(self, name: str) -> CatalogVariant:
-        """Return the variant of a name."""
+        """Return the variant of a name; raise InvalidArgumentError without one."""
         names = [variant.name for variant in self.variants]
         if name not in names:
             raise InvalidArgumentError(
@@ -121,6 +121,11 @@ class Catalog:
         ----------
         measure : {"memory", "storage", "latency", "compute", "load"}
             Cost that is compared. Default ``"memory"``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such measure.
         """
         front = pareto_front((variant.measurement for variant in self.variants), measure)
         return tuple(self[entry.name] for entry in front)
@@ -132,14 +137,22 @@ class Catalog:
         ----------
         *measures : {"memory", "storage", "latency", "compute", "load"}
             Costs, a panel each. Default ``"memory"`` and ``"latency"``.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Shown by a notebook; ``figure.savefig(path)`` elsewhere.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such measure.
         """
-        for measure in measures:
-            self.pareto(measure)
         entries = [variant.measurement for variant in self.variants]
         return draw_catalog(self.task, entries, measures or ("memory", "latency"))
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a row per variant: its name, its steps and its measurement."""
+        """Return a row per variant: the fields of its `Measurement` (bytes, seconds, GFLOP), and its steps."""
         rows = []
         for variant in self.variants:
             row = asdict(variant.measurement) | {"steps": ", ".join(variant.steps)}

@@ -43,13 +43,13 @@ def draw_catalog(task: str, measurements: Sequence[Measurement], measures: Seque
 def _draw(axes: Axes, measurements: Sequence[Measurement], measure: str) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator  # as above
 
+    front = pareto_front(measurements, measure)
     text, unit = _UNITS[measure]
 
     def cost(entry: Measurement) -> float:
         return unit * float(getattr(entry, MEASURES[measure]))
 
     axes.scatter([cost(entry) for entry in measurements], [entry.accuracy for entry in measurements], s=14, c="#b0b7bf")
-    front = pareto_front(measurements, measure)
     axes.plot([cost(entry) for entry in front], [entry.accuracy for entry in front], c="#d95f02", marker="o", ms=4)
     full = measurements[0]
     axes.scatter([cost(full)], [full.accuracy], s=40, c="#1f77b4", zorder=3, label=full.name)

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from optimizer.serving import BatchingProfile, ServingError
+from udfs.node import hardware
 from vista_spark.cli import app
-from vista_spark.serving._profiling import hardware
 
 
 def test_batches_are_measured_for_a_plan() -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from optimizer.serving import Backend, BatchingProfile, InfeasibleError, ServingError
 from optimizer.serving import Session as Planned
+from udfs.node import hardware
 from udfs.serving import TensorSpec
 from vista_spark.errors import InvalidArgumentError, UnknownModelError
 from vista_spark.serving import Server, Session
 from vista_spark.serving._control_loop import planned
-from vista_spark.serving._profiling import hardware
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

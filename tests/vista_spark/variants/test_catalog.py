@@ -16,6 +16,7 @@ from torch import nn
 
 from optimizer.approximate import Budget, Problem, Trace, simulate
 from udfs.images import Preprocessing
+from udfs.store import Store
 from vista_spark import Cascade, roster
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError, LabelError
 from vista_spark.variants import (
@@ -226,6 +227,13 @@ def test_wrong_arguments_are_refused_before_anything_is_trained(
     for error, message, changed in cases:
         with pytest.raises(error, match=message):
             build(table, **changed)
+
+
+def test_a_failed_build_leaves_its_folder_empty_for_another_one(table: DataFrame, tmp_path: Path) -> None:
+    with pytest.raises(EmptyInputError, match="valid must have images that can be decoded, got none"):
+        build(table, apply=[Quantize(8)], valid=table.where("id = 99"), path=tmp_path)
+    assert not list(tmp_path.rglob("*.safetensors"))
+    assert not Store.from_uri(str(tmp_path)).list()
 
 
 def test_variants_that_cannot_be_built_are_left_out_with_the_reason(table: DataFrame) -> None:
