@@ -7,7 +7,7 @@ from udfs.roster._builtin import BUILT_IN, TorchBuilder
 from udfs.roster._card import FeatureLayer, ModelCard
 from udfs.roster._class_names import IMAGENET
 
-__all__ = ["COMPACT_BUILT_IN", "TORCH_BUILT_IN"]
+__all__ = ["TORCH_BUILT_IN"]
 
 _OBJECTS, _FACES = Preprocessing(crop=227, resize=256), Preprocessing(crop=152, resize=172)
 _OBJECT_LAYERS = ("features.1", "features.4", "features.7", "features.9", "features.11")
@@ -30,7 +30,7 @@ def _card(name: str, parameters: int, subject: str) -> ModelCard:
     )
 
 
-COMPACT_BUILT_IN: dict[str, ModelCard] = {
+TORCH_BUILT_IN: dict[str, ModelCard] = BUILT_IN | {
     card.name: card
     for card in (
         _card("O1", 34_066_792, "objects"),
@@ -41,7 +41,4 @@ COMPACT_BUILT_IN: dict[str, ModelCard] = {
         _card("F2", 4_518_718, "faces"),
     )
 }
-"""Cards by name, without weights: the authors published none."""
-
-TORCH_BUILT_IN: dict[str, ModelCard] = BUILT_IN | COMPACT_BUILT_IN
-"""Cards of all torch networks for images."""
+"""Cards of all torch networks for images by name."""

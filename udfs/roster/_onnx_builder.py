@@ -20,9 +20,19 @@ class OnnxBuilder:
     Parameters
     ----------
     size : int
-        Bytes of the file.
+        Size of the file in bytes.
     outputs : int
         Number of outputs of the network.
+
+    Raises
+    ------
+    InvalidArgumentError
+        ``size`` or ``outputs`` is not a positive integer.
+
+    Examples
+    --------
+    >>> OnnxBuilder(size=1_000, outputs=10)()[0].model.shape
+    torch.Size([1000])
     """
 
     size: int

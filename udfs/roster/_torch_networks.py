@@ -1,4 +1,4 @@
-"""Torch networks of the roster by class name; this module imports torch."""
+"""Constructors of the roster's torch networks by name; this module imports torch."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["TORCH_NETWORKS"]
 
 TORCH_NETWORKS: dict[str, Callable[[], nn.Module]] = {
-    **{made.__name__: made for made in (AlexNet, InceptionV3, MobileNetV2, ResNet18, ResNet50, SqueezeNet, VGG16)},
+    **{kind.__name__: kind for kind in (AlexNet, InceptionV3, MobileNetV2, ResNet18, ResNet50, SqueezeNet, VGG16)},
     **{shape: partial(CompactNetwork, shape) for shape in COMPACT_SHAPES},
 }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from optimizer.errors import InvalidArgumentError
+from optimizer.arguments import one_of
 from udfs.roster._compact_builtin import TORCH_BUILT_IN
 from udfs.variants import Structure
 
@@ -18,7 +18,7 @@ __all__ = ["VariantBuilder"]
 
 @dataclass(frozen=True, slots=True)
 class VariantBuilder:
-    """Builder of a torch network of the roster with another head and structure.
+    """Builder of a torch network of the roster with another structure.
 
     It is a value that can be compared, pickled and saved as JSON.
 
@@ -26,40 +26,33 @@ class VariantBuilder:
     ----------
     base : str
         Name of a torch network for images that ships.
-    classes : int, optional
-        Number of outputs of the last layer; by default, 0, the base network's.
     structure : Structure
-        Changes to the network with this head, as the transformations of ``udfs.variants.torch`` return them.
+        Changes to the network, as the transformations of ``udfs.variants.torch`` return them. Default: none.
 
     Raises
     ------
     InvalidArgumentError
-        There is no such network, or ``classes`` is negative.
+        There is no such network.
 
     Examples
     --------
-    >>> VariantBuilder("squeezenet1_1", classes=5)().classifier[1].out_channels
+    >>> from udfs.variants import LayerChange
+    >>> head = LayerChange("classifier.1", "resized", (5, 512, 1))
+    >>> VariantBuilder("squeezenet1_1", Structure([head]))().classifier[1].out_channels
     5
     """
 
     base: str
-    classes: int = 0
     structure: Structure = field(default_factory=Structure)
 
     def __post_init__(self) -> None:
-        if self.base not in TORCH_BUILT_IN:
-            raise InvalidArgumentError(f"base must be one of {', '.join(TORCH_BUILT_IN)}, got {self.base!r}.")
-        if self.classes < 0:
-            raise InvalidArgumentError(f"classes must be 0 or more, got {self.classes}.")
+        one_of("base", self.base, tuple(TORCH_BUILT_IN))
         structure: Any = self.structure
         if isinstance(structure, Mapping):  # of a saved builder
             object.__setattr__(self, "structure", Structure(**structure))
 
     def __call__(self) -> nn.Module:
         """Build the network with random weights."""
-        from udfs.variants.torch import apply_structure, replace_head  # imports torch
+        from udfs.variants.torch import apply_structure  # imports torch
 
-        network: nn.Module = TORCH_BUILT_IN[self.base].builder()
-        if self.classes:
-            network, _ = replace_head(network, self.classes)
-        return apply_structure(network, self.structure)
+        return apply_structure(TORCH_BUILT_IN[self.base].builder(), self.structure)

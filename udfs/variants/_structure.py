@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from optimizer.arguments import one_of
 from optimizer.errors import InvalidArgumentError
 
 __all__ = ["LayerChange", "Structure"]
@@ -47,8 +48,7 @@ class LayerChange:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", tuple(self.sizes))
-        if self.kind not in _KINDS:
-            raise InvalidArgumentError(f"kind must be one of {', '.join(_KINDS)}, got {self.kind!r}.")
+        one_of("kind", self.kind, tuple(_KINDS))
         count = _KINDS[self.kind]
         plain = all(type(size) is int and size > 0 for size in self.sizes)
         if not plain or (count is not None and len(self.sizes) != count):

@@ -1,4 +1,4 @@
-"""Compact networks against the operations and sizes that table B.1 of the thesis has by hand."""
+"""Compact networks against operations computed by hand from table B.1 of the thesis."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ torch = pytest.importorskip("torch")
 from udfs.handlers import framework
 from vista_spark import roster
 
-# 10^9 operations, two for each multiply-accumulate, and classes. Table 5.1 prints .82, .43, .55, .43, .60 and .13: that
-# of S1 and F2 cannot be right, those of O2 and S2 are right where poolings round down.
+# 10^9 operations, two for each multiply-accumulate, and classes. Table 5.1 prints .82, .43, .55, .43, .60 and .13. O1
+# and F1 agree; O2 and S2 agree if poolings round their sizes down; S1 and F2 do not follow from table B.1.
 FIGURES = {
     "compact_o1": (0.816, 1000),
     "compact_o2": (0.488, 1000),

@@ -1,7 +1,8 @@
 """Structural transformations of trained torch networks. Importing this imports torch.
 
 Each transformation returns a new network and the :class:`udfs.variants.Structure` that describes it; the network that
-it reads is not changed. :func:`apply_structure` makes a network of the same structure from a base network.
+it reads is not changed. :func:`apply_structure` makes a network of the same structure from a base network. The
+variants are those of section 4.3.1 of Shen, *System for Serving Deep Neural Networks Efficiently* (MCDNN).
 """
 
 from udfs.variants.torch._apply import apply_structure

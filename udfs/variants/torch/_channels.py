@@ -12,7 +12,7 @@ from torch import fx, nn
 from torch.utils._pytree import tree_leaves
 
 from udfs.variants.torch._layers import CONVOLUTIONS
-from udfs.variants.torch._resized_layers import NORMS
+from udfs.variants.torch._resized_layers import CHANNEL_LAYERS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -75,10 +75,7 @@ class Channels(fx.Interpreter):
         tensors = [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
         if n.op == "output":
             self._fix(sources)
-        elif n.op == "get_attr":
-            # Code that reads the weight of a layer itself.
-            self._replaceable = set(self._replaceable) - {str(n.target).rpartition(".")[0]}
-        elif tensors:
+        elif tensors and n.op != "get_attr":
             whole = isinstance(value, torch.Tensor) and value.dim() > 1
             numbers = self._made(n, sources, tuple(value.shape)) if whole else None
             if numbers is None:
@@ -92,9 +89,7 @@ class Channels(fx.Interpreter):
     def classes(self) -> tuple[NDArray[np.int64], set[int]]:
         """Return the class of each channel, and the classes that are fixed."""
         roots = np.array([self._root(number) for number in range(len(self._parents))], dtype=np.int64)
-        unread = [use for path, use in self.uses.items() if path not in self._replaceable]
-        fixed = [*self._fixed, *(int(number) for use in unread for number in (*use.outputs, *use.inputs))]
-        return roots, {int(roots[number]) for number in fixed}
+        return roots, {int(roots[number]) for number in self._fixed}
 
     def _made(self, node: fx.Node, sources: list[fx.Node], shape: tuple[int, ...]) -> NDArray[np.int64] | None:
         """Return the channels of a tensor that are computed from single ones; ``None`` if they are not."""
@@ -127,7 +122,7 @@ class Channels(fx.Interpreter):
             return numbers
         depthwise = type(inner) in CONVOLUTIONS and inner.groups == inner.in_channels == inner.out_channels > 1
         dense = type(inner) in CONVOLUTIONS and inner.groups == 1 and len(shape) == inner.weight.dim()
-        if type(inner) in NORMS or depthwise:
+        if type(inner) in CHANNEL_LAYERS or depthwise:
             return self._used(path, numbers, None)
         return self._used(path, numbers, shape[1]) if dense or (type(inner) is nn.Linear and len(shape) == 2) else None
 
@@ -153,7 +148,7 @@ class Channels(fx.Interpreter):
 
     def _joined(self, node: fx.Node, sources: list[fx.Node], shape: tuple[int, ...]) -> NDArray[np.int64] | None:
         parts = node.args[0]
-        axis = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", node.kwargs.get("axis", 0))
+        axis = _axis(node, 0)
         if axis not in (1, 1 - len(shape)) or not isinstance(parts, list | tuple) or set(parts) != set(sources):
             return None
         return np.concatenate([self._numbers[part] for part in parts])  # type: ignore[index]  # nodes, as compared
@@ -202,8 +197,12 @@ def _has_numbers(node: fx.Node, name: str) -> bool:
     return any(isinstance(size, int) and size > 1 for size in stated)
 
 
+def _axis(node: fx.Node, default: int | None) -> Any:
+    """Return the axis, or axes, that a function works on."""
+    return node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", node.kwargs.get("axis", default))
+
+
 def _is_spatial(node: fx.Node, rank: int) -> bool:
     """Return whether a reduction is over axes after the channels."""
-    axes = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", node.kwargs.get("axis"))
-    listed = tree_leaves(axes)
+    listed = tree_leaves(_axis(node, None))
     return bool(listed) and all(isinstance(axis, int) and axis % rank > 1 for axis in listed)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from optimizer.arguments import whole
 from optimizer.errors import InvalidArgumentError
 from udfs.variants._structure import LayerChange, Structure
 from udfs.variants.torch._apply import apply_structure
@@ -46,6 +47,10 @@ def coarsen(module: nn.Module, example: torch.Tensor, factor: int) -> tuple[nn.M
     InvalidArgumentError
         ``factor`` is below 2, or the network does not run or returns another shape with such strides.
 
+    Notes
+    -----
+    An architectural change of section 4.3.1 of Shen, *System for Serving Deep Neural Networks Efficiently*.
+
     Examples
     --------
     >>> import torch
@@ -54,8 +59,7 @@ def coarsen(module: nn.Module, example: torch.Tensor, factor: int) -> tuple[nn.M
     >>> faster[0].stride
     (2, 2)
     """
-    if type(factor) is not int or factor < 2:
-        raise InvalidArgumentError(f"factor must be an integer of at least 2, got {factor!r}.")
+    factor = whole("factor", factor, 2)
     probe = copy.deepcopy(module).eval()
     shape = output_of(probe, example[:1]).shape
     # On small maps, a sum of two sizes could pass for a broadcast.

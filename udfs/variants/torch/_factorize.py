@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from optimizer.errors import InvalidArgumentError
+from optimizer.arguments import real
+from udfs.handlers.torch import trace_fx
 from udfs.variants._structure import LayerChange, Structure
 from udfs.variants.torch._factored_layers import factored_layer, is_factorable
-from udfs.variants.torch._layers import layers_read_by_code, plain_layers, replace_module
+from udfs.variants.torch._layers import check_finite, layers_read_by_code, plain_layers, replace_module
 from udfs.variants.torch._runs import output_of
 
 __all__ = ["factorize"]
@@ -26,14 +27,15 @@ def factorize(module: nn.Module, keep: float, example: torch.Tensor | None = Non
     A weight of ``m`` outputs and ``n`` inputs becomes the product of ``m x k`` and ``k x n`` with the least squared
     error, ``k = keep * min(m, n)``. A convolution becomes one to ``k`` channels with a 1x1 convolution, or a vertical
     and a horizontal one if those have fewer weights at no larger error. Layers for which no pair has fewer weights,
-    grouped convolutions, tied layers, and layers whose weight other code reads, stay.
+    grouped convolutions, tied layers, and layers whose weight other code reads (where ``torch.fx`` can trace the
+    network), stay.
 
     Parameters
     ----------
     module : torch.nn.Module
         Trained network, which is not changed.
     keep : float
-        Share of the rank to keep, above 0 and up to 1; MCDNN uses 1/2 to 1/8.
+        Share of the rank to keep, above 0 and up to 1.
     example : torch.Tensor, optional
         Batch of real records, shape ``(records, channels, ...)``. With them the squared error of each layer's outputs
         is the least, instead of that of its weights, and convolutions get a 1x1 convolution.
@@ -52,6 +54,7 @@ def factorize(module: nn.Module, keep: float, example: torch.Tensor | None = Non
 
     Notes
     -----
+    Shen, *System for Serving Deep Neural Networks Efficiently*, section 4.3.1, which keeps 1/2 to 1/8 of the rank;
     Kim et al., *Compression of deep convolutional neural networks for fast and low power mobile applications*, ICLR
     2016; Zhang et al., *Accelerating very deep convolutional networks for classification and detection*, TPAMI 2016,
     section 3.1, for outputs; Jaderberg et al., *Speeding up convolutional neural networks with low rank expansions*,
@@ -63,10 +66,9 @@ def factorize(module: nn.Module, keep: float, example: torch.Tensor | None = Non
     >>> structure.changes
     (LayerChange(path='0', kind='bottleneck', sizes=(8,)),)
     """
-    if not 0 < keep <= 1:
-        raise InvalidArgumentError(f"keep must be above 0 and at most 1, got {keep}.")
+    keep = real("keep", keep, 0, 1, above=True)
     responses = {} if example is None else _responses(module, example)
-    made, changes, kept = copy.deepcopy(module), [], layers_read_by_code(module)
+    made, changes, kept = copy.deepcopy(module), [], _layers_to_keep(module)
     for path, layer in plain_layers(made, nn.Linear, nn.Conv2d):
         if path in kept or not is_factorable(layer):
             continue
@@ -77,14 +79,21 @@ def factorize(module: nn.Module, keep: float, example: torch.Tensor | None = Non
     return made, Structure(tuple(changes))
 
 
+def _layers_to_keep(module: nn.Module) -> set[str]:
+    """Return paths of layers whose weight other code reads; none for a network that torch.fx cannot trace."""
+    try:
+        return layers_read_by_code(trace_fx(module))
+    except Exception:  # noqa: BLE001 - the network's forward may raise anything
+        return set()
+
+
 def _factored(
     path: str, layer: nn.Module, keep: float, responses: torch.Tensor | None
 ) -> tuple[LayerChange, nn.Module] | None:
     """Choose the pair with fewest weights; ``None`` if the layer has fewer."""
+    check_finite(layer, path)
     weight = layer.get_parameter("weight")
     matrix = weight.detach().double().flatten(1)
-    if not bool(matrix.isfinite().all()):
-        raise InvalidArgumentError(f"module must have finite weights, got others in layer {path!r}.")
     rank = max(1, round(keep * min(matrix.shape)))
     change, count = LayerChange(path, "bottleneck", (rank,)), rank * sum(matrix.shape)
     if responses is not None:

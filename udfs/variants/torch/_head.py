@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from optimizer.arguments import whole
 from optimizer.errors import InvalidArgumentError
-from udfs.handlers.torch import trace_fx
 from udfs.variants._structure import LayerChange, Structure
-from udfs.variants.torch._layers import replace_module
+from udfs.variants.torch._layers import replace_module, trace_network
 from udfs.variants.torch._resized_layers import resized_layer
 
 if TYPE_CHECKING:
@@ -44,14 +44,17 @@ def replace_head(module: nn.Module, classes: int) -> tuple[nn.Module, Structure]
     InvalidArgumentError
         ``classes`` is below 1, or the network does not end in such a layer.
 
+    Notes
+    -----
+    He et al., *Delving deep into rectifiers*, ICCV 2015, section 2.2, for the weights.
+
     Examples
     --------
     >>> network, _ = replace_head(nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 1000)), classes=3)
     >>> network[2].out_features
     3
     """
-    if type(classes) is not int or classes < 1:
-        raise InvalidArgumentError(f"classes must be a positive integer, got {classes!r}.")
+    classes = whole("classes", classes)
     path, made = head_path(module), copy.deepcopy(module)
     layer = made.get_submodule(path)
     inputs = layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels
@@ -67,14 +70,8 @@ def head_path(module: nn.Module) -> str:
     """Find the path of the layer that computes a network's class outputs; raise InvalidArgumentError without one."""
     if isinstance(module, nn.Linear):
         return ""
-    remedy = "let it end in an nn.Linear or a 1x1 nn.Conv2d, followed by layers without weights only"
-    try:
-        traced = trace_fx(module)
-    except Exception as error:  # the network's forward may raise anything
-        raise InvalidArgumentError(
-            f"module must be a network whose forward torch.fx can trace, got {type(module).__name__}: {error}. Replace "
-            "its last layer yourself"
-        ) from error
+    remedy = "Let it end in an nn.Linear or a 1x1 nn.Conv2d, followed by layers without weights only."
+    traced = trace_network(module, "Replace its last layer yourself.")
     (node,) = (node for node in traced.graph.nodes if node.op == "output")
     while True:
         below: list[fx.Node] = [source for source in node.all_input_nodes if source.op != "get_attr"]
@@ -86,7 +83,7 @@ def head_path(module: nn.Module) -> str:
         weighted = inner is not None and any(True for _ in inner.parameters())
         if weighted or not below or len({source for source in below if not _is_size(source)}) != 1:
             raise InvalidArgumentError(
-                f"module must end in its class outputs, got {node.name!r} as last layer: {remedy}."
+                f"module must end in its class outputs, got {node.name!r} as last layer. {remedy}"
             )
         node = next(source for source in below if not _is_size(source))
 

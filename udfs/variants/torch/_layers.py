@@ -8,12 +8,23 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from optimizer.errors import InvalidArgumentError
 from udfs.handlers.torch import has_hooks, trace_fx
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["CONVOLUTIONS", "copy_of_layer", "layers_read_by_code", "plain_layers", "replace_module"]
+    from torch import fx
+
+__all__ = [
+    "CONVOLUTIONS",
+    "check_finite",
+    "copy_of_layer",
+    "layers_read_by_code",
+    "plain_layers",
+    "replace_module",
+    "trace_network",
+]
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
@@ -56,11 +67,23 @@ def copy_of_layer(layer: nn.Module) -> nn.Module:
     return made
 
 
-def layers_read_by_code(module: nn.Module) -> set[str]:
-    """Return paths of layers whose weights the forward of another module reads, where torch.fx can trace it."""
+def check_finite(layer: nn.Module, path: str) -> None:
+    """Raise InvalidArgumentError if a weight of a layer is infinite or not a number."""
+    if not bool(layer.get_parameter("weight").isfinite().all()):
+        raise InvalidArgumentError(f"module must have finite weights, got others in layer {path!r}.")
+
+
+def trace_network(module: nn.Module, remedy: str) -> fx.GraphModule:
+    """Trace a network with torch.fx; raise InvalidArgumentError, with a remedy, if its forward cannot be traced."""
     try:
-        traced = trace_fx(module)
-    except Exception:  # noqa: BLE001 - the network's forward may raise anything
-        return set()
+        return trace_fx(module)
+    except Exception as error:  # the network's forward may raise anything
+        raise InvalidArgumentError(
+            f"module must be a network whose forward torch.fx can trace, got {type(module).__name__}: {error}. {remedy}"
+        ) from error
+
+
+def layers_read_by_code(traced: fx.GraphModule) -> set[str]:
+    """Return paths of layers whose weights the forward of another module reads."""
     read = {str(node.target).rpartition(".")[0] for node in traced.graph.nodes if node.op == "get_attr"}
     return read - {""}  # the module itself, which may be a layer

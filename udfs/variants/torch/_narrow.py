@@ -11,17 +11,17 @@ import torch
 from torch import nn
 
 from optimizer.errors import InvalidArgumentError
-from udfs.handlers.torch import trace_fx
 from udfs.variants._structure import LayerChange, Structure
 from udfs.variants.torch._channels import Channels
-from udfs.variants.torch._layers import CONVOLUTIONS, plain_layers, replace_module
-from udfs.variants.torch._resized_layers import NORMS, sliced_layer
+from udfs.variants.torch._layers import CONVOLUTIONS, layers_read_by_code, plain_layers, replace_module, trace_network
+from udfs.variants.torch._resized_layers import CHANNEL_LAYERS, sliced_layer
 from udfs.variants.torch._runs import output_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
+    from torch import fx
 
     from udfs.variants.torch._channels import ChannelUse
 
@@ -34,9 +34,9 @@ _ROUNDING = 1e-3
 def narrow(module: nn.Module, example: torch.Tensor, width: float) -> tuple[nn.Module, Structure]:
     """Remove whole channels, with the kernels that make them and the weights that read them.
 
-    In each layer, and in all layers that are added together, the channels with the smallest kernels stay away: the
-    Euclidean norm of the weights, scaled by the batch norm that follows. Channels of the inputs, the outputs, grouped
-    and tied layers, and those that other operations read, all stay.
+    The channels with the smallest kernels are removed from each layer; layers whose outputs are added together lose
+    the same ones. The size of a kernel is the Euclidean norm of its weights, scaled by the batch norm that follows.
+    Channels of the inputs, of the outputs, of grouped and tied layers, and those that other operations read, all stay.
 
     Parameters
     ----------
@@ -57,12 +57,14 @@ def narrow(module: nn.Module, example: torch.Tensor, width: float) -> tuple[nn.M
     Raises
     ------
     InvalidArgumentError
-        ``width`` is out of range, the network cannot be traced or has no such channels, or its forward depends on
-        their number.
+        ``width`` is out of range, the network cannot be traced, does not run on ``example`` or has no such channels,
+        or its forward depends on their number.
 
     Notes
     -----
-    Li et al., *Pruning filters for efficient ConvNets*, ICLR 2017 (https://arxiv.org/abs/1608.08710).
+    Fewer kernels are an architectural change of section 4.3.1 of Shen, *System for Serving Deep Neural Networks
+    Efficiently*. Li et al., *Pruning filters for efficient ConvNets*, ICLR 2017 (https://arxiv.org/abs/1608.08710),
+    section 3, remove those of trained networks, by the sum of absolute weights.
 
     Examples
     --------
@@ -72,8 +74,11 @@ def narrow(module: nn.Module, example: torch.Tensor, width: float) -> tuple[nn.M
     """
     if not 0 < width < 1:
         raise InvalidArgumentError(f"width must be above 0 and below 1, got {width}.")
-    layers = dict(plain_layers(module, nn.Linear, *CONVOLUTIONS, *NORMS))
-    uses, classes, fixed = _channels(module, example, layers.keys())
+    traced = trace_network(module, "factorize, shorten, coarsen and store need no trace.")
+    read = layers_read_by_code(traced)
+    plain = plain_layers(module, nn.Linear, *CONVOLUTIONS, *CHANNEL_LAYERS)
+    layers = {path: layer for path, layer in plain if path not in read}
+    uses, classes, fixed = _channels(traced, example, layers)
     removed = _weakest(uses, classes, fixed, _norms(uses, layers, classes), width)
     if not removed:
         raise InvalidArgumentError(
@@ -95,17 +100,18 @@ def narrow(module: nn.Module, example: torch.Tensor, width: float) -> tuple[nn.M
 
 
 def _channels(
-    module: nn.Module, example: torch.Tensor, replaceable: Any
+    traced: fx.GraphModule, example: torch.Tensor, replaceable: Collection[str]
 ) -> tuple[dict[str, ChannelUse], NDArray[np.int64], set[int]]:
+    """Return the channels of each replaceable layer, the class of each channel, and the classes that must stay."""
+    channels = Channels(traced.eval(), replaceable)
     try:
-        channels = Channels(trace_fx(module).eval(), replaceable)
         with torch.no_grad():
             channels.run(example)
     except Exception as error:  # the network's forward may raise anything
         raise InvalidArgumentError(
-            f"module must be a network whose forward torch.fx can trace, got {type(module).__name__}: {error}"
+            f"example must be a batch that the network runs on, got the shape {tuple(example.shape)}: {error}"
         ) from error
-    return {path: use for path, use in channels.uses.items() if path in replaceable}, *channels.classes()
+    return channels.uses, *channels.classes()
 
 
 def _norms(
@@ -115,7 +121,7 @@ def _norms(
     gains = np.ones(len(classes))
     for path, use in uses.items():
         layer = layers[path]
-        if isinstance(layer, nn.PReLU) or type(layer) not in NORMS or layer.running_var is None:
+        if getattr(layer, "running_var", None) is None:
             continue
         gain = (layer.running_var + layer.eps).rsqrt() * (1 if layer.weight is None else layer.weight.abs())
         gains[use.outputs] = gain.detach().double().numpy()

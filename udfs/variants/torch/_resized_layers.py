@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
     from udfs.variants._structure import LayerChange
 
-__all__ = ["NORMS", "resized_layer", "sliced_layer"]
+__all__ = ["CHANNEL_LAYERS", "resized_layer", "sliced_layer"]
 
-NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.PReLU)
-"""Layers with at most one number for each channel of a kind."""
+CHANNEL_LAYERS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.PReLU)
+"""Layers that compute each channel alone, with vectors of a number per channel as parameters and buffers."""
 
 
 def resized_layer(layer: nn.Module, change: LayerChange) -> nn.Module | None:
     """Make a layer of other sizes, whose weights mean nothing; ``None`` for a layer without such sizes."""
     outputs, inputs, groups = change.sizes
-    if type(layer) not in (nn.Linear, *CONVOLUTIONS, *NORMS):
+    if type(layer) not in (nn.Linear, *CONVOLUTIONS, *CHANNEL_LAYERS):
         return None
     made = copy_of_layer(layer)
     if isinstance(layer, nn.Linear):

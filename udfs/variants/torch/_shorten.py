@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from optimizer.arguments import whole
 from optimizer.errors import InvalidArgumentError
 from udfs.variants._structure import LayerChange, Structure
 from udfs.variants.torch._apply import apply_structure
@@ -48,6 +49,12 @@ def shorten(module: nn.Module, example: torch.Tensor, blocks: int) -> tuple[nn.M
     InvalidArgumentError
         ``blocks`` is below 1, or above the number of blocks.
 
+    Notes
+    -----
+    Fewer layers are an architectural change of section 4.3.1 of Shen, *System for Serving Deep Neural Networks
+    Efficiently*. Veit et al., *Residual networks behave like ensembles of relatively shallow networks*, NeurIPS 2016
+    (https://arxiv.org/abs/1605.06431), section 4.1, remove single residual blocks of trained networks.
+
     Examples
     --------
     >>> net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
@@ -56,8 +63,7 @@ def shorten(module: nn.Module, example: torch.Tensor, blocks: int) -> tuple[nn.M
     >>> shorten(net, torch.rand(2, 4), blocks=1)[1].changes
     (LayerChange(path='2', kind='removed', sizes=()),)
     """
-    if type(blocks) is not int or blocks < 1:
-        raise InvalidArgumentError(f"blocks must be a positive integer, got {blocks!r}.")
+    blocks = whole("blocks", blocks)
     probe = copy.deepcopy(module).eval()
     expected = output_of(probe, example)
     changes: list[LayerChange] = []

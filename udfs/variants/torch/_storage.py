@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from optimizer.errors import InvalidArgumentError
 from udfs.variants._structure import LayerChange, Structure
-from udfs.variants.torch._layers import CONVOLUTIONS, copy_of_layer, plain_layers, replace_module
+from udfs.variants.torch._layers import CONVOLUTIONS, check_finite, copy_of_layer, plain_layers, replace_module
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,7 +20,7 @@ __all__ = ["store", "stored_layer"]
 
 _LARGEST = 127
 
-# Largest dequantised part of a linear layer, beyond what the allocator of C keeps after it is freed.
+# Bytes of a dequantised part of a linear layer: so many that malloc returns them to the system when it is freed.
 _PART_BYTES = 1 << 26
 
 
@@ -114,8 +114,7 @@ def store(module: nn.Module, bits: int) -> tuple[nn.Module, Structure]:
         raise InvalidArgumentError(f"bits must be 8 or 16, got {bits!r}.")
     made, changes = copy.deepcopy(module), []
     for path, layer in plain_layers(made, nn.Linear, *CONVOLUTIONS):
-        if not bool(layer.weight.isfinite().all()):  # type: ignore[operator]  # a tensor
-            raise InvalidArgumentError(f"module must have finite weights, got others in layer {path!r}.")
+        check_finite(layer, path)
         change = LayerChange(path, "stored", (bits,))
         stored = stored_layer(layer, change)
         assert stored is not None  # of a class that can be stored

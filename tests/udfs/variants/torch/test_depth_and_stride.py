@@ -95,5 +95,5 @@ def test_networks_of_fixed_sizes_are_refused(base: nn.Module, reason: str) -> No
     x = torch.zeros(1, 3, *(2 * (2 if isinstance(base, Skip) else 16,)))
     with pytest.raises(InvalidArgumentError, match=f"factor must be .* got 2: .*{reason}"):
         coarsen(base, x, 2)
-    with pytest.raises(InvalidArgumentError, match="factor must be an integer of at least 2, got 1"):
+    with pytest.raises(InvalidArgumentError, match="factor must be a whole number of at least 2, got 1"):
         coarsen(base, x, 1)

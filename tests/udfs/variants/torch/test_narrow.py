@@ -134,6 +134,30 @@ def test_networks_without_removable_channels_are_refused(base: nn.Module) -> Non
         narrow(base.eval(), torch.zeros(1, 3, 3, 3), 0.5)
 
 
+class Reading(nn.Module):
+    """A forward that reads the weight of its first layer, and branches on values if it is told to."""
+
+    def __init__(self, *, branches: bool) -> None:
+        super().__init__()
+        self.branches = branches
+        self.first, self.hidden, self.head = nn.Conv2d(3, 8, 1), nn.Conv2d(8, 8, 1), nn.Conv2d(8, 2, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.branches and x.sum() > 0:
+            return x
+        return self.head(self.hidden(self.first(x))) + self.first.weight.std()
+
+
+def test_layers_whose_weight_other_code_reads_stay() -> None:
+    x = torch.zeros(1, 3, 4, 4)
+    _, structure = narrow(Reading(branches=False), x, 0.5)
+    assert [(change.path, change.sizes) for change in structure.changes] == [("hidden", (4, 8, 1)), ("head", (2, 4, 1))]
+    with pytest.raises(InvalidArgumentError, match=r"torch\.fx can trace, got Reading: .* need no trace"):
+        narrow(Reading(branches=True), x, 0.5)
+    with pytest.raises(InvalidArgumentError, match=r"example must be .* got the shape \(1, 4, 4, 4\)"):
+        narrow(Reading(branches=False), torch.zeros(1, 4, 4, 4), 0.5)
+
+
 def test_networks_that_count_their_channels_are_refused() -> None:
     torch.manual_seed(0)
     with pytest.raises(InvalidArgumentError, match="module must compute the same with any number of channels"):

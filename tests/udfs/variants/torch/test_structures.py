@@ -95,6 +95,7 @@ def test_convolutions_of_low_rank_are_factored_without_error(options: dict[str, 
 def test_an_example_makes_the_error_of_the_outputs_least() -> None:
     torch.manual_seed(0)
     base = nn.Sequential(nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Conv2d(8, 12, 3), nn.Flatten(), nn.Linear(12, 3))
+    base[0].bias.data += 5  # biases stay, so they must not count as responses
     x = torch.randn(64, 4, 5, 5) * torch.tensor([1, 10, 0.1, 1]).reshape(1, 4, 1, 1)
     made, structure = factorize(base, 0.25, x)
     assert [(change.path, change.sizes) for change in structure.changes] == [("0", (2,)), ("2", (3,)), ("4", (1,))]
@@ -114,6 +115,14 @@ def test_layers_stay_where_a_pair_has_no_fewer_weights() -> None:
     assert structure.changes == ()
     assert made.state_dict().keys() == base.state_dict().keys()
     assert made[0] is not base[0]
+
+
+def test_a_large_linear_layer_is_computed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, _ = store(nn.Sequential(nn.Linear(9, 7)), 8)
+    x = torch.randn(2, 3, 9)
+    whole = made(x)
+    monkeypatch.setattr("udfs.variants.torch._storage._PART_BYTES", 3 * 4 * 9)  # parts of 3, 3 and 1 outputs
+    torch.testing.assert_close(made(x), whole)
 
 
 @pytest.mark.parametrize(("bits", "error"), [(8, 1 / 254), (16, 2**-11)])
@@ -178,11 +187,11 @@ def test_layers_that_do_more_than_their_class_stay() -> None:
 
 
 def test_a_variant_of_the_roster_is_restored_by_its_card(tmp_path: Path) -> None:
-    base, _ = replace_head(load("squeezenet1_1"), 5)
+    base, head = replace_head(load("squeezenet1_1"), 5)
     made, factored = factorize(base, 0.5)
     made, stored = store(made, 8)
     save_file(made.state_dict(), tmp_path / "variant.safetensors")
-    builder = VariantBuilder("squeezenet1_1", 5, as_json(factored + stored))
+    builder = VariantBuilder("squeezenet1_1", as_json(head + factored + stored))
     assert VariantBuilder(**json.loads(json.dumps(dataclasses.asdict(builder)))) == builder
     assert hash(builder)
     entry = of(
@@ -209,7 +218,7 @@ def test_a_variant_of_the_roster_is_restored_by_its_card(tmp_path: Path) -> None
 
 def test_wrong_arguments_name_what_is_wrong() -> None:
     base = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
-    with pytest.raises(InvalidArgumentError, match="keep must be above 0 and at most 1, got 0"):
+    with pytest.raises(InvalidArgumentError, match="keep must be a number above 0 and at most 1, got 0"):
         factorize(base, 0)
     with pytest.raises(InvalidArgumentError, match="bits must be 8 or 16, got 4"):
         store(base, 4)
