@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from optimizer.approximate._variant import Split
+from optimizer.approximate._variant import Split, split_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ class SplitCut:
     @property
     def place(self) -> str:
         """Place of the option, as in ``Option.place``."""
-        return f"split {self.prefix:g}"
+        return split_place(self.prefix)
 
     def split(self, joules_per_kb_sent: float) -> Split:
         """Return the split for a `Variant`, with the energy to send the tensors."""

@@ -11,7 +11,7 @@ from optimizer.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Option", "Split", "Variant", "dominated", "pareto"]
+__all__ = ["Option", "Split", "Variant", "dominated", "pareto", "split_place"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,7 +176,7 @@ class Variant:
                 Option(
                     task,
                     self.name,
-                    f"split {part:g}",
+                    split_place(part),
                     self.accuracy,
                     max(1, round(part * self.memory_bytes)),
                     part * self.load_joules,
@@ -187,6 +187,11 @@ class Variant:
                 )
             )
         return tuple(places)
+
+
+def split_place(prefix: float) -> str:
+    """Return the place of an option that runs this share of the work on the device."""
+    return f"split {prefix:g}"
 
 
 def dominated(variant: Variant, other: Variant) -> bool:

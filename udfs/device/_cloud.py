@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["Cloud", "HttpCloud", "ServedCloud", "served_name"]
-
-_BAD_REQUEST = 400
 
 
 def served_name(task: str, variant: str) -> str:
@@ -49,7 +48,7 @@ class Cloud(Protocol):
 
 
 class ServedCloud:
-    """Cloud that a server of this process is.
+    """Cloud served by a server of this process.
 
     Parameters
     ----------
@@ -92,7 +91,7 @@ class HttpCloud:
             with urlopen(request, timeout=seconds) as response:  # noqa: S310
                 output = json.load(response)["outputs"][0]
         except HTTPError as error:
-            if error.code == _BAD_REQUEST:
+            if error.code == HTTPStatus.BAD_REQUEST:
                 raise BadRequestError(error.read().decode(errors="replace")) from error
             raise
         return np.asarray(output["data"], output["datatype"].replace("FP", "float").lower()).ravel()

@@ -120,7 +120,16 @@ class VariantRunner:
         return self._residents.peak_bytes
 
     def submit(self, task: str, image: Any, deadline_s: float = math.inf) -> Future[Answer]:
-        """Submit a request; its future never blocks this call.
+        """Submit a request, and return the future of its answer without waiting.
+
+        Parameters
+        ----------
+        task : str
+            Name of the task.
+        image : bytes
+            Encoded image.
+        deadline_s : float
+            Seconds to the answer. Default: no deadline.
 
         Raises
         ------
@@ -282,7 +291,7 @@ class VariantRunner:
         self._scheduler.state.blocked = self._broken | loading
 
     def _withdraw(self, option: Option, error: BaseException) -> None:
-        """Exclude a variant that cannot be loaded, except in the cloud."""
+        """Exclude a variant that cannot be loaded, except in the cloud, from the next decision on."""
         key, state = (option.task, option.variant), self._scheduler.state
         if key not in self.failures:
             _LOG.warning("%s of %s cannot be loaded: %s", option.variant, option.task, error)
@@ -297,5 +306,4 @@ class VariantRunner:
             if (each.task, each.variant) == key and each.place != "cloud"
         }
         self._broken |= useless
-        state.blocked = state.blocked | useless
         state.options = tuple(tuple(each for each in options if each not in useless) for options in state.options)

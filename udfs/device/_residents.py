@@ -53,9 +53,6 @@ class Residents:
         self.bytes = 0
         self.peak_bytes = 0
 
-    def __contains__(self, option: Option) -> bool:
-        return option in self._residents
-
     def load(self, option: Option, evictions: Sequence[Option]) -> None:
         """Evict options, then load one, in the background."""
         leaving = [(victim, self._residents.pop(victim)) for victim in evictions if victim in self._residents]

@@ -53,12 +53,14 @@ class SuffixServer(flight.FlightServerBase):  # type: ignore[misc]
     def __init__(
         self, installed: Mapping[str, Installed], host: str = "127.0.0.1", port: int = 0, token: str | None = None
     ) -> None:
-        if token is None and host not in LOOPBACK_HOSTS:
-            raise InvalidArgumentError(f"token must be a str at {host!r}, which other machines reach, got None.")
+        if not token and host not in LOOPBACK_HOSTS:
+            raise InvalidArgumentError(
+                f"token must be a non-empty str at {host!r}, which other machines reach, got {token!r}. Pass a secret "
+                f"that the devices have too."
+            )
         self._installed = installed
         self._open: dict[_Key, OpenVariant] = {}
-        self._locks: dict[_Key, threading.Lock] = {}
-        self._lock = threading.Lock()
+        self._locks = {(task, name): threading.Lock() for task, each in installed.items() for name in each.models}
         self.token = token or create_program_token()
         middleware = {AUTHORIZATION: _TokenCheck(self.token)}
         super().__init__(f"grpc://{host}:{port}", middleware=middleware)
@@ -69,26 +71,20 @@ class SuffixServer(flight.FlightServerBase):  # type: ignore[misc]
         del context
         try:
             asked = json.loads(descriptor.command)
-            key = str(asked["task"]), str(asked["variant"])
+            key = task, name = str(asked["task"]), str(asked["variant"])
             batch = reader.read_chunk().data
-            with self._lock:
-                lock = self._locks.setdefault(key, threading.Lock())
-            with lock:
-                variant = self._variant(key)
+            if key not in self._locks:
+                raise InvalidArgumentError(f"variant must be installed in the cloud, got {name!r} of {task!r}.")
+            with self._locks[key]:
+                if key not in self._open:
+                    self._open[key] = open_variant(self._installed[task].models[name])
+                variant = self._open[key]
                 scores = variant.finish(unpack_tensors(batch, variant.graph))
         except (CerebroError, OSError, KeyError, ValueError, pa.ArrowException) as error:
             raise flight.FlightServerError(str(error)) from error
         answer = pa.RecordBatch.from_arrays([pa.array(np.ascontiguousarray(scores))], ["scores"])
         writer.begin(answer.schema)
         writer.write_batch(answer)
-
-    def _variant(self, key: _Key) -> OpenVariant:
-        if key not in self._open:
-            task, name = key
-            if task not in self._installed or name not in self._installed[task].models:
-                raise InvalidArgumentError(f"variant must be installed in the cloud, got {name!r} of {task!r}.")
-            self._open[key] = open_variant(self._installed[task].models[name])
-        return self._open[key]
 
 
 class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]

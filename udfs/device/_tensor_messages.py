@@ -39,11 +39,11 @@ def unpack_tensors(batch: pa.RecordBatch, graph: LayerGraph) -> dict[str, NDArra
     tensors: dict[str, NDArray[np.generic]] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         array = column.to_numpy_ndarray() if isinstance(column, pa.FixedShapeTensorArray) else column.to_numpy()
-        wanted = (1, *graph[name].output_shape) if name in graph else ()
-        if array.shape != wanted or str(array.dtype) != graph[name].dtype:
+        wanted = f"{graph[name].dtype} {(1, *graph[name].output_shape)}" if name in graph else "the output of a layer"
+        got = f"{array.dtype} {array.shape}"
+        if got != wanted:
             raise InvalidArgumentError(
-                f"tensor {name!r} must be a layer's, of shape {wanted}, got {array.dtype} {array.shape}. Install the "
-                f"same catalog on device and cloud."
+                f"tensor {name!r} must be {wanted}, got {got}. Install the same catalog on device and cloud."
             )
         # Frameworks refuse memory that they may not write to.
         tensors[name] = np.array(array)

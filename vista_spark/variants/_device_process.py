@@ -63,20 +63,22 @@ class DeviceProcess:
     def __init__(self, catalogs: Sequence[Catalog], *, hard_limit_bytes: int | None = None, **options: Any) -> None:
         whole_or_none("hard_limit_bytes", hard_limit_bytes)
         if not isinstance(options.get("cloud"), str | None):
-            raise InvalidArgumentError(f"cloud must be an address in another process, got {options['cloud']!r}.")
+            raise InvalidArgumentError(f"cloud must be the HTTP address of a server, got {options['cloud']!r}.")
+        setup = cloudpickle.dumps((list(catalogs), options, hard_limit_bytes))  # type: ignore[no-untyped-call]
         self._numbers = itertools.count(1)
         self._futures: dict[int, Future[Any]] = {}
         self._lock = threading.Lock()
         self._process = subprocess.Popen(  # noqa: S603 - a fixed program, whose arguments come through the pipe
-            [sys.executable, "-c", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # In a session of its own it does not receive the interrupts of a notebook.
+            start_new_session=True,
         )
-        started = self._futures[0] = Future()
         self._reader = threading.Thread(target=self._read, name="device-reader", daemon=True)
         self._reader.start()
-        setup = cloudpickle.dumps((list(catalogs), options, hard_limit_bytes))  # type: ignore[no-untyped-call]
         try:
-            self._write(pickle.dumps(sys.path) + setup)
-            started.result()
+            self._send(0, pickle.dumps(sys.path) + setup).result()
         except BaseException:
             self.close()
             raise
@@ -108,36 +110,47 @@ class DeviceProcess:
         self.close()
 
     def _call(self, name: str, arguments: Sequence[Any], deadline_s: float) -> Future[Any]:
+        number = next(self._numbers)
+        return self._send(number, pickle.dumps((number, name, arguments, deadline_s)))
+
+    def _send(self, number: int, content: bytes) -> Future[Any]:
+        """Send a message, and return the future of its answer."""
+        assert self._process.stdin is not None
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
-        number = next(self._numbers)
         self._futures[number] = future
         try:
-            self._write(pickle.dumps((number, name, arguments, deadline_s)))
-        except (OSError, ValueError) as error:
-            self._futures.pop(number, None)
-            if not future.done():
-                raise DeviceClosedError("The process of the device has ended. Make a new one.") from error
+            with self._lock:
+                self._process.stdin.write(content)
+                self._process.stdin.flush()
+        except (OSError, ValueError):  # the process has ended, or this object is closed
+            if threading.current_thread() is not self._reader:
+                self._reader.join()  # it settles the futures whose answers came before the end
+            self._fail(number)
         return future
-
-    def _write(self, content: bytes) -> None:
-        with self._lock:
-            assert self._process.stdin is not None
-            self._process.stdin.write(content)
-            self._process.stdin.flush()
 
     def _read(self) -> None:
         """Settle the futures of the answers; the end of the process settles all others."""
         assert self._process.stdout is not None
-        while True:
-            try:
+        try:
+            while True:
                 number, result, error = pickle.load(self._process.stdout)  # noqa: S301 - from the child
-            except (EOFError, pickle.UnpicklingError):
-                break
-            future = self._futures.pop(number)
-            future.set_exception(error) if error is not None else future.set_result(result)
-        code = self._process.wait()
-        for number in list(self._futures):
-            self._futures.pop(number).set_exception(
+                future = self._futures.pop(number)
+                future.set_exception(error) if error is not None else future.set_result(result)
+        except (EOFError, pickle.UnpicklingError):
+            pass  # the process has ended, perhaps in the middle of an answer
+        except BaseException:
+            self._process.kill()  # its answers are not read any more
+            raise
+        finally:
+            for number in list(self._futures):
+                self._fail(number)
+
+    def _fail(self, number: int) -> None:
+        """Fail a future that has no answer, because the process has ended."""
+        future = self._futures.pop(number, None)
+        if future is not None:
+            code = self._process.wait()
+            future.set_exception(
                 DeviceClosedError(f"The process of the device ended with code {code}. Make a new one.")
             )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from udfs.roster import ModelCard
     from vista_spark.variants._catalog import Catalog
 
-__all__ = ["Device"]
+__all__ = ["Device", "installed_networks"]
 
 _SECONDS_PER_HOUR = 3600
 
@@ -69,11 +69,6 @@ class Device:
     UnservableError
         The budgets cannot pay for one request of a task, or no variant fits into the memory.
 
-    Attributes
-    ----------
-    connected : bool
-        Whether the next request may use the cloud.
-
     Examples
     --------
     >>> from vista_spark.variants import Device
@@ -104,7 +99,7 @@ class Device:
             raise InvalidArgumentError(f"suffix must be None without a cloud, got {suffix!r}. Set cloud as well.")
         budget = Budget(joules, memory_bytes, dollars, real("hours", hours, 0, above=True) * _SECONDS_PER_HOUR)
         priced = CostCard() if card is None else card
-        installed = {catalog.task: _installed(catalog, with_cuts=suffix is not None) for catalog in catalogs}
+        installed = installed_networks(catalogs, with_cuts=suffix is not None)
         tasks = [
             _task(catalog, installed[catalog.task], priced, None if cloud is None else sent_bytes)
             for catalog in catalogs
@@ -178,7 +173,10 @@ class Device:
 
     @property
     def measured_joules(self) -> float | None:
-        """Energy of the whole processor since the start, measured by RAPL; None where it cannot be read."""
+        """Energy of the whole processor since the start, measured by RAPL; None where it cannot be read.
+
+        It is too small once a counter has wrapped around, see :func:`udfs.device.read_joules`.
+        """
         now = read_joules()
         return None if now is None or self._first_joules is None else max(0.0, now - self._first_joules)
 
@@ -193,14 +191,26 @@ class Device:
         self.close()
 
 
-def _installed(catalog: Catalog, *, with_cuts: bool) -> Installed:
-    """Describe the networks of a catalog to the runtime."""
-    models = {variant.name: variant.model for variant in catalog}
-    for name, model in models.items():
-        if model.kind != "image" or len(model.preprocessing.inputs) != 1:
-            raise InvalidArgumentError(f"{name!r} of {catalog.task!r} must read one image, got {model.kind} input.")
-    cuts = {name: _cuts(model) for name, model in models.items()} if with_cuts else {}
-    return Installed(models, catalog.classes, cuts)
+def installed_networks(catalogs: Sequence[Catalog], *, with_cuts: bool = False) -> dict[str, Installed]:
+    """Describe the networks of catalogs to the runtime, by task.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A network does not read one image.
+    """
+    installed = {}
+    for catalog in catalogs:
+        models = {variant.name: variant.model for variant in catalog}
+        for name, model in models.items():
+            if model.kind != "image" or len(model.preprocessing.inputs) != 1:
+                raise InvalidArgumentError(
+                    f"{name!r} of {catalog.task!r} must read one image, got {len(model.preprocessing.inputs)} inputs "
+                    f"of the kind {model.kind!r}."
+                )
+        cuts = {name: _cuts(model) for name, model in models.items()} if with_cuts else {}
+        installed[catalog.task] = Installed(models, catalog.classes, cuts)
+    return installed
 
 
 def _cuts(model: ModelCard) -> tuple[SplitCut, ...]:

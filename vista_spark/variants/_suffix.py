@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from udfs.device import Installed, SuffixServer
+from udfs.device import SuffixServer
 from udfs.driver import validate_arguments
+from vista_spark.variants._runtime import installed_networks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,24 +37,22 @@ class CloudSuffix:
     Raises
     ------
     InvalidArgumentError
-        Other machines reach the address, and there is no token.
+        Other machines reach the address, and there is no token, or a network does not read one image.
 
     Examples
     --------
     >>> from vista_spark.variants import CloudSuffix, Device
-    >>> with CloudSuffix([scene], token="secret") as suffix:  # doctest: +SKIP
-    ...     device = Device([scene], memory_bytes=60_000_000, joules=5_000, suffix=suffix.address, token=suffix.token)
+    >>> with CloudSuffix([scene], token=api.token) as suffix:  # doctest: +SKIP
+    ...     cloud = {"cloud": api.url, "suffix": suffix.address, "token": api.token}
+    ...     with Device([scene], memory_bytes=60_000_000, joules=5_000, dollars=0.03, **cloud) as device:
+    ...         print(device.submit("scene", image).result().place)
     """
 
     @validate_arguments
     def __init__(
         self, catalogs: Sequence[Catalog], *, host: str = "127.0.0.1", port: int = 0, token: str | None = None
     ) -> None:
-        installed = {
-            catalog.task: Installed({each.name: each.model for each in catalog}, catalog.classes)
-            for catalog in catalogs
-        }
-        self._server = SuffixServer(installed, host, port, token)
+        self._server = SuffixServer(installed_networks(catalogs), host, port, token)
 
     @property
     def address(self) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 import time
 from dataclasses import replace
@@ -16,6 +17,7 @@ from pyspark import cloudpickle
 
 from optimizer.approximate import UnservableError
 from udfs.images import ImageError
+from udfs.roster import card
 from udfs.serving import BadRequestError
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving import Server, Session
@@ -195,11 +197,17 @@ def test_a_server_is_the_cloud_of_a_device(
         np.testing.assert_allclose(answer.scores, scene.scores(answer.variant, image), rtol=1e-5, atol=1e-6)
 
 
-def test_a_split_needs_a_cloud_and_text_models_are_refused(scene: SmallCatalog) -> None:
+def test_a_split_without_a_cloud_and_text_models_are_refused(scene: SmallCatalog) -> None:
     with pytest.raises(InvalidArgumentError, match="suffix must be None without a cloud"):
         Device([scene.catalog], memory_bytes=50 * MB, joules=100, suffix="grpc://127.0.0.1:1")
     with pytest.raises(InvalidArgumentError, match="url must be an address such as"):
         Device([scene.catalog], memory_bytes=50 * MB, joules=100, cloud="127.0.0.1:80")
+    entry = scene.catalog.full
+    text = replace(entry, model=replace(entry.model, preprocessing=card("minilm_l6").preprocessing))
+    catalog = replace(scene.catalog, variants=(text,))
+    for make in (partial(Device, [catalog], memory_bytes=50 * MB, joules=100), partial(CloudSuffix, [catalog])):
+        with pytest.raises(InvalidArgumentError, match="'full' of 'scene' must read one image"):
+            make()
 
 
 def test_split_options_reach_the_scheduler(scene: SmallCatalog) -> None:
@@ -238,11 +246,15 @@ def test_a_process_limits_the_memory_that_a_measurement_hides(scene: SmallCatalo
         with pytest.raises(InvalidArgumentError, match="task must be one of scene"):
             device.submit("faces", image).result(60)
         assert device.status()["peak_memory_bytes"] <= 55 * MB
+        assert os.getsid(device._process.pid) == device._process.pid  # interrupts of a notebook do not reach it
         waiting = device.submit("scene", image)
         device._process.kill()
         with pytest.raises(DeviceClosedError):
             [future.result(60) for future in (waiting, *(device.submit("scene", image) for _ in range(50)))]
-    with pytest.raises(InvalidArgumentError, match="cloud must be an address"):
+        assert isinstance(device.submit("scene", image).exception(60), DeviceClosedError)
+    with pytest.raises(DeviceClosedError):
+        device.status()
+    with pytest.raises(InvalidArgumentError, match="cloud must be the HTTP address of a server"):
         DeviceProcess([scene.catalog], memory_bytes=1, joules=1, cloud=object())
 
 
