@@ -20,11 +20,11 @@ class HeadSettings:
     step_size : float
         Step size of Adam.
     batch_size : int
-        Rows per step.
+        Rows of a step, those of all tasks together.
     l2 : float
-        Penalty on squared weights.
+        L2 penalty: ``l2 / 2`` times the sum of the squared weights of standardised features.
     seed : int
-        Seed of the order of rows.
+        Seed of the order of the rows.
     """
 
     classes: tuple[int, ...]

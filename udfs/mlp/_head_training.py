@@ -12,7 +12,7 @@ from pyspark import TaskContext
 
 from udfs.gang import gang
 from udfs.mlp._head_settings import HeadSettings
-from udfs.mlp._rows import dense
+from udfs.mlp._rows import dense, stacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,8 +28,7 @@ class HeadTraining(HeadSettings):
 
     The input has lists of features and lists of classes, one per head, -1 where a class is not known. Rows without
     finite features are left out. The output, of :attr:`schema`, has one row, from the first task: the stacked weights
-    and biases as little-endian float32 bytes, and a report in JSON with ``losses``, ``rows``, ``features`` and
-    ``tasks``.
+    and biases as little-endian float32 bytes, and a report in JSON with ``losses``, ``rows`` and ``features``.
     """
 
     schema: ClassVar[str] = "weight binary, bias binary, report string"
@@ -54,17 +53,16 @@ class HeadTraining(HeadSettings):
                 weight, bias = fitted.weight.tobytes(), fitted.bias.tobytes()
                 report = {"rows": sum(counts), "features": width, "losses": fitted.losses}
         if tasks.rank == 0:
-            report["tasks"] = tasks.size
             row = {"weight": [weight], "bias": [bias], "report": [json.dumps(report)]}
             types = {"weight": pa.binary(), "bias": pa.binary(), "report": pa.string()}
             yield pa.RecordBatch.from_pydict({name: pa.array(values, types[name]) for name, values in row.items()})
 
     def _read(self, batches: Iterable[pa.RecordBatch]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        features, labels = [np.empty((0, 0), np.float32)], [np.empty((0, len(self.classes)), np.int64)]
+        features, labels = [], [np.empty((0, len(self.classes)), np.int64)]
         for batch in batches:
             matrix, valid, _ = dense(batch.column(0))
             if len(matrix):
                 flat = batch.column(1).flatten().to_numpy(zero_copy_only=False).astype(np.int64)
                 features.append(matrix)
                 labels.append(flat.reshape(batch.num_rows, -1)[valid])
-        return np.concatenate(features[1:] or features), np.concatenate(labels)
+        return stacked(features), np.concatenate(labels)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = ["Census", "Rows", "dense", "read_rows"]
+__all__ = ["Census", "Rows", "dense", "read_rows", "stacked"]
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ def read_rows(batches: Iterable[pa.RecordBatch]) -> Rows:
         features.append(matrix[good[valid]])
         labels.append(label[valid & good])
         weights.append(weight[valid & good])
-    return Rows(_stacked(features), _joined(labels), _joined(weights), census)
+    return Rows(stacked(features), _joined(labels), _joined(weights), census)
 
 
 def _joined(parts: list[NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -162,7 +162,7 @@ def _census(
     )
 
 
-def _stacked(parts: list[NDArray[np.float32]]) -> NDArray[np.float32]:
+def stacked(parts: list[NDArray[np.float32]]) -> NDArray[np.float32]:
     """Stack the parts, freeing each as it is copied: not twice the memory."""
     if not parts:
         return np.empty((0, 0), np.float32)

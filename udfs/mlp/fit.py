@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from udfs.mlp._rows import Rows
     from udfs.mlp._settings import Settings
 
-__all__ = ["Fitted", "fit", "moments"]
+__all__ = ["Fitted", "fit", "row_order", "standardise"]
 
 _CHUNK = 8192
 
@@ -61,7 +61,9 @@ def fit(gang: Gang, rows: Rows, settings: Settings, sizes: list[int], counts: li
     features = rows.features if len(rows.features) else np.empty((0, sizes[0]), np.float32)
     targets = rows.labels
     if settings.standardise:
-        _standardise(gang, network, features, rows.weights)
+        mean, scale = standardise(gang, features, rows.weights)
+        network.mean.copy_(torch.from_numpy(mean))
+        network.scale.copy_(torch.from_numpy(scale))
         if settings.regression:
             targets = _standardise_targets(gang, network, targets, rows.weights)
     device = choose_device(settings.device)
@@ -83,12 +85,10 @@ def _epochs(
     solver = (SGD if settings.solver == "sgd" else Adam)(parameters, settings.step_size)
     shares = batch_shares(counts, settings.batch_size)[:, gang.rank].tolist()
     for epoch in range(settings.epochs):
-        draw = np.random.default_rng([settings.seed & (2**64 - 1), epoch, gang.rank])
-        order = torch.from_numpy(draw.permutation(len(examples.data))).to(examples.data.device)
-        loss_sum, weight_sum, start = 0.0, 0.0, 0
-        for share in shares:
-            picked = examples.pick(order[start : start + share])
-            start += share
+        order = row_order(settings.seed, epoch, gang.rank, len(examples.data)).to(examples.data.device)
+        loss_sum, weight_sum = 0.0, 0.0
+        for batch in order.split_with_sizes(shares):
+            picked = examples.pick(batch)
             gradients, loss = _gradients(network, picked, settings)
             weight = gang.mean_([*gradients, loss], weight=picked.weight)
             if not weight:
@@ -123,25 +123,32 @@ def _gradients(network: Perceptron, examples: Examples, settings: Settings) -> t
     return list(torch.autograd.grad(loss, parameters)), loss.detach()
 
 
-def _standardise(gang: Gang, network: Perceptron, features: NDArray[np.float32], weights: NDArray[np.float64]) -> None:
-    mean, scale = moments(gang, features, weights)
-    network.mean.copy_(torch.from_numpy(mean))
-    network.scale.copy_(torch.from_numpy(scale))
+def row_order(seed: int, epoch: int, rank: int, rows: int) -> torch.Tensor:
+    """Draw the order of a task's rows in an epoch."""
+    return torch.from_numpy(np.random.default_rng([seed & (2**64 - 1), epoch, rank]).permutation(rows))
+
+
+def standardise(
+    gang: Gang, features: NDArray[np.float32], weights: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Standardise each column over all tasks, in place; return the means and the standard deviations before."""
+    mean, scale = _moments(gang, features, weights)
     for start in range(0, len(features), _CHUNK):
-        chunk = torch.from_numpy(features[start : start + _CHUNK])
-        chunk.copy_(network.standardised(chunk))
+        chunk = features[start : start + _CHUNK]
+        chunk[:] = (chunk - mean) / scale
+    return mean, scale
 
 
 def _standardise_targets(
     gang: Gang, network: Perceptron, targets: NDArray[np.float64], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    mean, scale = moments(gang, targets[:, None], weights)
+    mean, scale = _moments(gang, targets[:, None], weights)
     network.target_mean.fill_(mean[0])
     network.target_scale.fill_(scale[0])
     return (targets - mean) / scale
 
 
-def moments(
+def _moments(
     gang: Gang, values: NDArray[np.float32] | NDArray[np.float64], weights: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and standard deviation of each column over all tasks; 1 for the deviation of one that does not vary."""

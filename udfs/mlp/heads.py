@@ -9,7 +9,7 @@ import torch
 
 from udfs.mlp._shares import batch_shares
 from udfs.mlp._solvers import Adam
-from udfs.mlp.fit import moments
+from udfs.mlp.fit import row_order, standardise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,9 +60,7 @@ def fit_heads(
     counts : sequence of int
         Rows of each task.
     """
-    mean, scale = moments(gang, features, np.ones(len(features)))
-    features -= mean.astype(np.float32)
-    features /= scale.astype(np.float32)
+    mean, scale = standardise(gang, features, np.ones(len(features)))
     data, wanted = torch.from_numpy(features), torch.from_numpy(labels)
     groups = _groups(settings.classes)
     head_of = torch.repeat_interleave(torch.tensor(settings.classes))
@@ -71,13 +69,8 @@ def fit_heads(
     shares = batch_shares(counts, settings.batch_size)[:, gang.rank].tolist()
     losses = []
     for epoch in range(settings.epochs):
-        draw = np.random.default_rng([settings.seed & (2**64 - 1), epoch, gang.rank])
-        order = torch.from_numpy(draw.permutation(len(data)))
         total = torch.zeros(2, wanted.shape[1])
-        start = 0
-        for share in shares:
-            rows = order[start : start + share]
-            start += share
+        for rows in row_order(settings.seed, epoch, gang.rank, len(data)).split_with_sizes(shares):
             slopes, sums = _slopes(data[rows], wanted[rows], weight, bias, groups)
             gradients = [slopes.T @ data[rows], slopes.sum(dim=0)]
             gang.sum_([*gradients, sums])

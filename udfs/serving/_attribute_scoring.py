@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from udfs.arrow import NewColumns
+from udfs.serving._scoring import InferenceScoring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from udfs.inference import Inference
     from udfs.serving._heads import Head
 
 __all__ = ["AttributeScoring"]
@@ -33,7 +33,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class AttributeScoring:
+class AttributeScoring(InferenceScoring):
     """Batch function that runs a network once and adds the predicted class of each attribute.
 
     Parameters
@@ -50,21 +50,10 @@ class AttributeScoring:
         Type of each column: boolean, tinyint, smallint, int, bigint or string.
     """
 
-    inference: Inference
     head: Head = field(repr=False)
     columns: tuple[str, ...]
     classes: tuple[tuple[bool | int | str, ...], ...]
     types: tuple[str, ...]
-
-    @property
-    def batch_size(self) -> int:
-        """Rows of a batch."""
-        return self.inference.batch_size
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Columns that the network reads."""
-        return self.inference.reads
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from udfs.serving._recipes import FunctionRecipe
     from udfs.serving._router import TensorSpec
 
-__all__ = ["Background", "FunctionScoring", "HeadScoring", "column_type"]
+__all__ = ["Background", "FunctionScoring", "HeadScoring", "InferenceScoring", "column_type"]
 
 _FAILED = "the model failed"
 _REFUSED = "not an input of the model"
@@ -67,11 +67,10 @@ class Background:
 
 
 @dataclass(frozen=True, slots=True)
-class HeadScoring:
-    """Batch function of a linear head over the output of an inference."""
+class InferenceScoring:
+    """Base of batch functions over the output of an inference."""
 
     inference: Inference  # inference with one feature
-    head: str  # file of the head, as udfs.serving.read_head reads it on a worker
 
     @property
     def batch_size(self) -> int:
@@ -82,6 +81,13 @@ class HeadScoring:
     def reads(self) -> tuple[str, ...]:
         """Columns that the network reads."""
         return self.inference.reads
+
+
+@dataclass(frozen=True, slots=True)
+class HeadScoring(InferenceScoring):
+    """Batch function of a linear head over the output of an inference."""
+
+    head: str  # file of the head, as udfs.serving.read_head reads it on a worker
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:

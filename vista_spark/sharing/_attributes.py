@@ -35,7 +35,7 @@ class SharedAttribute:
     classes : tuple
         Labels in ascending order, which is the order of the head's outputs.
     majority : object
-        Most frequent label of the training rows.
+        Most frequent label of the training rows; of several, the first in ascending order.
     train_rows, valid_rows : int
         Number of rows with a label.
     accuracy : float
@@ -72,46 +72,57 @@ def check_labels(df: DataFrame, names: Sequence[str], what: str) -> dict[str, st
     check_present(df, names, what)
     kinds = {name: df.schema[name].dataType for name in names}
     for name, kind in kinds.items():
-        if not isinstance(kind, BooleanType | IntegralType | StringType):
+        # A string with a collation is not equal to StringType().
+        if not isinstance(kind, BooleanType | IntegralType) and kind != StringType():
             raise LabelError(
                 f"labelCols must be boolean, integer or string, got {kind.simpleString()} for {name!r} of {what}. "
-                f'Cast it: df.withColumn({name!r}, col({name!r}).cast("int")).'
+                f'Cast it: df.withColumn({name!r}, col({name!r}).cast("string")).'
             )
     return {name: kind.simpleString() for name, kind in kinds.items()}
 
 
 def learned_attributes(df: DataFrame, kinds: dict[str, str]) -> list[SharedAttribute]:
-    """Read the classes of each label column in one job.
+    """Count the classes of each label column in one query.
+
+    The labels of all columns are counted in one shuffle, which spills to disk, and the driver collects at most as many
+    as the attributes may have together. A column of identifiers is refused at the same cost.
 
     Raises
     ------
     LabelError
         A column has fewer than two classes, or too many.
     """
-    facts: list[Column] = []
-    for place, column in enumerate(F.col(quoted(name)) for name in kinds):
-        values = F.sort_array(F.collect_set(column))
-        # The driver gets no more labels than it can use.
-        facts += [F.slice(values, 1, _MOST_CLASSES + 1).alias(f"classes{place}"), F.count(column).alias(f"rows{place}")]
-        facts.append(F.mode(column).alias(f"mode{place}"))
-    row = df.agg(*facts).first()
-    assert row is not None  # an aggregate of all rows
+    labels = (F.struct(F.lit(name).alias("name"), F.col(quoted(name)).cast("string").alias("label")) for name in kinds)
+    counts = df.select(F.inline(F.array(*labels))).where("label is not null").groupBy("name", "label").count()
+    rows: dict[str, dict[Any, int]] = {name: {} for name in kinds}
+    # If the limit leaves a label out, one of the columns has too many among the others.
+    for name, text, count in counts.limit(len(kinds) * _MOST_CLASSES + 1).collect():
+        rows[name][_label(text, kinds[name])] = count
+    for name, counted in rows.items():
+        if len(counted) > _MOST_CLASSES:
+            raise LabelError(
+                f"labelCols must have at most {_MOST_CLASSES:,} classes each, got more in {name!r}. Leave the column "
+                "out, or group its values."
+            )
     attributes = []
-    for place, (name, kind) in enumerate(kinds.items()):
-        classes = tuple(row[f"classes{place}"])
+    for name, counted in rows.items():
+        classes = tuple(sorted(counted))
         if len(classes) < 2:
             got = f"only {classes[0]!r}" if classes else "none"
             raise LabelError(
                 f"labelCols must have at least two classes each in train, got {got} in {name!r}. Leave the column out, "
                 "or add rows of another class."
             )
-        if len(classes) > _MOST_CLASSES:
-            raise LabelError(
-                f"labelCols must have at most {_MOST_CLASSES:,} classes each, got more in {name!r}. Leave the column "
-                "out, or group its values."
-            )
-        attributes.append(SharedAttribute(name, kind, classes, row[f"mode{place}"], row[f"rows{place}"]))
+        majority = max(classes, key=counted.__getitem__)
+        attributes.append(SharedAttribute(name, kinds[name], classes, majority, sum(counted.values())))
     return attributes
+
+
+def _label(text: str, kind: str) -> bool | int | str:
+    """Return a label that Spark cast to a string."""
+    if kind == "boolean":
+        return text == "true"
+    return text if kind == "string" else int(text)
 
 
 def class_places(attributes: Sequence[SharedAttribute]) -> Column:

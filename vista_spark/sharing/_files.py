@@ -98,7 +98,7 @@ def _from_facts(facts: Mapping[str, Any], folder: Path) -> tuple[CNNFeaturizer, 
                     "Restore it from a copy, or save the model anew."
                 )
     attributes = [SharedAttribute(**(fields | {"classes": tuple(fields["classes"])})) for fields in facts["attributes"]]
-    heads = [read_head(str(folder / next(iter(part["files"])))) for part in facts["parts"][1:]]
+    heads = [read_head(str(folder / min(part["files"]))) for part in facts["parts"][1:]]
     if [len(head.bias) for head in heads] != [len(attribute.classes) for attribute in attributes]:
         raise InvalidArgumentError(f"parts must have an upper part per attribute, got {len(heads)} in {folder}.")
     head = Head(np.concatenate([head.weight for head in heads]), np.concatenate([head.bias for head in heads]))

@@ -51,11 +51,12 @@ class Handlers:
 
     Examples
     --------
+    >>> from concurrent.futures import wait
     >>> from vista_spark.sharing import Handlers
     >>> with server.start() as api:  # doctest: +SKIP
     ...     handlers = Handlers(api)
     ...     handlers.register("image", shared, lambda name, answer: print(name, answer.result().label))
-    ...     handlers.dispatch("image", photograph)
+    ...     wait(handlers.dispatch("image", photograph).values())
     """
 
     def __init__(self, api: Api) -> None:

@@ -120,8 +120,8 @@ class SharedModel(Transformer):
         slo_ms : float
             Milliseconds from a request to its answer. Default 500.
         rate : float
-            Expected images per second, each sent to all sessions. Default 1. A session's rate is its part of them: an
-            image passes the trunk once for all.
+            Expected images per second, each sent to all sessions. Default 1. For the first plan a session's rate is its
+            part of them, because an image passes the trunk once for all. Later plans count one request per attribute.
         threads : int
             CPU threads of a batch, those of the server. Default 1.
 

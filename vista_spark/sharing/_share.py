@@ -10,7 +10,7 @@ import numpy as np
 from pyspark.sql import functions as F
 
 from optimizer.arguments import real, whole
-from udfs.driver import check_present, quoted, task_slots, validate_arguments
+from udfs.driver import quoted, task_slots, validate_arguments
 from udfs.mlp import HeadTraining
 from udfs.serving import Head
 from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
@@ -95,7 +95,7 @@ def share(  # noqa: PLR0913 - options by name
     ------
     ColumnError, LabelError
         A column is missing or of the wrong type; raised before Spark starts a job. Or an attribute has fewer than two
-        classes.
+        classes, or more than 1,000.
     EmptyInputError
         No row has a readable image, or no row of `valid` has a label of an attribute.
     InvalidArgumentError
@@ -130,18 +130,21 @@ def share(  # noqa: PLR0913 - options by name
         raise ColumnError(
             f"labelCols must have the same types in train and valid, got {kinds[name]} and {others[name]} for {name!r}."
         )
-    for df, what in ((train, "train"), (valid, "valid")):
-        check_present(df, [inputCol], what)
     net = trunk.open_network()
+    for df, what in ((train, "train"), (valid, "valid")):
+        net.reads.check(df, inputCol, what)
     if inputCol in kinds:
         raise ColumnError(f"labelCols must not contain the column of images, got {inputCol!r}.")
     net.layers(layer)
     warn_of_random_weights(net.card, net.weights, net.seed)
+    slots = task_slots(train.sparkSession, wanted=numWorkers or 1)
+    if numWorkers is not None and not 1 <= numWorkers <= slots:
+        raise InvalidArgumentError(f"numWorkers must be from 1 to {slots}, the number of task slots, got {numWorkers}.")
     attributes = learned_attributes(train, kinds)
     training = HeadTraining(
         tuple(len(attribute.classes) for attribute in attributes), maxIter, stepSize, _BATCH, regParam, seed
     )
-    head = _trained(trunk, train, attributes, training, numWorkers)
+    head = _trained(trunk, train, attributes, training, numWorkers or slots)
     shared = SharedModel(trunk, head, attributes)
     wanted = [F.col(quoted(name)) for name in (inputCol, *kinds)]
     counts = accuracies(shared.transform(valid.select(*wanted)), attributes, shared.outputCols)
@@ -157,12 +160,9 @@ def _trained(
     train: DataFrame,
     attributes: Sequence[SharedAttribute],
     training: HeadTraining,
-    workers: int | None,
+    workers: int,
 ) -> Head:
     """Run the trunk over the training rows, and train all heads on its outputs."""
-    slots = task_slots(train.sparkSession, wanted=workers or 1)
-    if workers is not None and not 1 <= workers <= slots:
-        raise InvalidArgumentError(f"numWorkers must be from 1 to {slots}, the number of task slots, got {workers}.")
     labels = class_places(attributes).alias(_PLACES)
     known = [F.col(quoted(attribute.name)).isNotNull() for attribute in attributes]
     rows = train.where(F.array_contains(F.array(*known), F.lit(True)))
@@ -171,12 +171,12 @@ def _trained(
     outputs = trunk.copy().setOutputFormat("array").transform(rows)
     outputs = outputs.select(_FEATURES, _PLACES, _KEY).where(F.col(_FEATURES).isNotNull())
     # The order, and so the batches, depend on the images alone: not on a shuffle, and not on the other attributes.
-    outputs = outputs.repartition(workers or slots, _KEY).sortWithinPartitions(_KEY, _PLACES)
+    outputs = outputs.repartition(workers, _KEY).sortWithinPartitions(_KEY, _PLACES)
     result = outputs.mapInArrow(training, HeadTraining.schema, barrier=True).collect()
     report: dict[str, Any] = json.loads(result[0]["report"]) if result else {"rows": 0}
     if not report["rows"]:
         raise EmptyInputError("train must have rows with a readable image, got none.")
-    if len(report["losses"]) < training.epochs or not np.isfinite(report["losses"][-1]).all():
+    if not np.isfinite(report["losses"][-1]).all():
         raise InvalidArgumentError(f"stepSize must be small enough to converge, got {training.step_size:g}. Lower it.")
     weight = np.frombuffer(result[0]["weight"], np.float32).reshape(-1, report["features"])
     return Head(weight, np.frombuffer(result[0]["bias"], np.float32))

@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 import threading
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from vista_spark.errors import (
 )
 from vista_spark.serving import Server
 from vista_spark.sharing import Handlers, SharedModel, share
+from vista_spark.sharing._attributes import learned_attributes
 
 torch = pytest.importorskip("torch")
 
@@ -181,12 +183,17 @@ def test_damaged_and_newer_folders_are_refused(shared: SharedModel, tmp_path: Pa
     def outside(folder: Path) -> None:
         (folder / "shared.json").write_text(json.dumps(facts | {"parts": [{"files": {"../secret": ""}}]}))
 
+    def unlisted(folder: Path) -> None:
+        parts = [part | {"files": {}} for part in facts["parts"]]
+        (folder / "shared.json").write_text(json.dumps(facts | {"parts": parts}))
+
     cases = {
         "newer": (newer, "format 1 or below, got 2"),
         "flipped": (flip, "must have the SHA-256"),
         "missing": (lambda folder: (folder / "heads" / "0.safetensors").unlink(), "must have the parts"),
         "no json": (lambda folder: (folder / "shared.json").write_text("{"), "one that SharedModel.save wrote"),
         "outside": (outside, "must lie in the folder"),
+        "unlisted": (unlisted, "must have the parts"),
     }
     for name, (change, message) in cases.items():
         with pytest.raises(InvalidArgumentError, match=message):
@@ -207,12 +214,16 @@ def test_wrong_arguments_are_refused_before_a_job(train: DataFrame, valid: DataF
         refused([])
     with pytest.raises(LabelError, match="boolean, integer or string, got double for 'size'"):
         refused(["size"], train=number)
+    with pytest.raises(LabelError, match="string collate UNICODE_CI for 'side'"):
+        refused(["side"], train=train.withColumn("side", F.collate("side", "UNICODE_CI")))
     with pytest.raises(LabelError, match="got binary for 'image'"):
         refused(["image"])
     with pytest.raises(ColumnError, match="same types in train and valid"):
         refused(["flower"], valid=valid.withColumn("flower", F.lit(1)))
     with pytest.raises(ColumnError, match="photo"):
         refused(["flower"], inputCol="photo")
+    with pytest.raises(ColumnError, match="'image' of valid must be an image"):
+        refused(["flower"], valid=valid.withColumn("image", F.lit(1)))
     with pytest.raises(InvalidArgumentError, match="maxIter must be"):
         refused(["flower"], maxIter=0)
     with pytest.raises(UnknownLayerError, match="attic"):
@@ -230,8 +241,25 @@ def test_labels_of_one_class_and_tables_without_images_are_refused(train: DataFr
         refused(train=train.withColumn("side", F.lit(None).cast("string")))
     with pytest.raises(EmptyInputError, match="train must have rows with a readable image"):
         refused(train=train.withColumn("image", F.lit(b"no image")))
+    with pytest.raises(InvalidArgumentError, match="stepSize must be small enough"):
+        refused(stepSize=1e30)
     with pytest.raises(EmptyInputError, match="label in 'side', got none"):
         refused(valid=valid.where("side is null"))
+
+
+def test_classes_are_counted_up_to_a_limit(train: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver collects no more labels than the limit, and the column with too many is named."""
+    kinds = {"flower": "boolean", "third.part": "int", "side": "string"}
+    attributes = learned_attributes(train, kinds)
+    for attribute, name in zip(attributes, kinds, strict=True):
+        counts = Counter(row[0] for row in train.select(quoted(name)).collect() if row[0] is not None)
+        assert attribute.classes == tuple(sorted(counts))
+        assert attribute.train_rows == counts.total()
+        assert counts[attribute.majority] == max(counts.values())
+    monkeypatch.setattr("vista_spark.sharing._attributes._MOST_CLASSES", 2)
+    numbers = train.sparkSession.range(0, 100).select(F.lit(True).alias("flower"), F.col("id").alias("number"))
+    with pytest.raises(LabelError, match="at most 2 classes each, got more in 'number'"):
+        learned_attributes(numbers, {"flower": "boolean", "number": "bigint"})
 
 
 @pytest.fixture(scope="module")
