@@ -25,7 +25,7 @@ from optimizer.serving._replanning import Replan, replan
 from optimizer.serving._round_robin import DeficitRoundRobin
 from optimizer.serving._session import Backend, Session
 from optimizer.serving._spread import spread
-from optimizer.serving._variants import Ladder, in_time_behind, ladder_shares, variant_shares
+from optimizer.serving._variants import Ladder, ladder_shares, meets_deadlines, variant_shares, with_shares
 
 __all__ = [
     "POLICIES",
@@ -50,10 +50,10 @@ __all__ = [
     "backends_for",
     "deferred",
     "earliest_first",
-    "in_time_behind",
     "ladder_shares",
     "lower_bound",
     "maximal_window",
+    "meets_deadlines",
     "plan",
     "replan",
     "resplit",
@@ -61,4 +61,5 @@ __all__ = [
     "split",
     "spread",
     "variant_shares",
+    "with_shares",
 ]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from optimizer.serving._profile import BatchingProfile
     from optimizer.serving._session import Backend, Session
 
-__all__ = ["Ladder", "in_time_behind", "ladder_shares", "variant_shares"]
+__all__ = ["Ladder", "ladder_shares", "meets_deadlines", "variant_shares", "with_shares"]
 
 _ROUNDING = 1e-9
 
@@ -42,6 +42,11 @@ class Ladder:
         Share of correct answers of each.
     profiles : tuple of BatchingProfile
         Batching profile of each.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The arguments are empty or differ in length.
     """
 
     names: tuple[str, ...]
@@ -72,8 +77,8 @@ class Ladder:
         memory = {
             size: sum(int(profile.memory[min(size, profile.max_batch)]) for profile in self.profiles) for size in sizes
         }
-        first = max((profile for _, profile in used), key=lambda profile: profile.preprocess_ms)
-        return replace(session, profile=replace(first, latency_ms=latency, deviation_ms={}, memory_bytes=memory))
+        slowest = max((profile for _, profile in used), key=lambda profile: profile.preprocess_ms)
+        return replace(session, profile=replace(slowest, latency_ms=latency, deviation_ms={}, memory_bytes=memory))
 
 
 def variant_shares(
@@ -85,8 +90,9 @@ def variant_shares(
 ) -> list[tuple[float, ...]]:
     """Choose the share of each session's requests on each variant, such that the most answers are correct.
 
-    The linear program is a fractional knapsack: each session climbs the concave hull of its variants, and the steepest
-    climbs of all sessions come first. So at most one session is between two variants, besides those at their limit.
+    The linear program is that of the multiple-choice knapsack problem (Sinha and Zoltners, *The Multiple-Choice
+    Knapsack Problem*, 1979): each session climbs the concave hull of its variants, and the steepest climbs of all
+    sessions come first. So at most one session is between two variants, besides those at their limit.
 
     Parameters
     ----------
@@ -203,28 +209,45 @@ def _fitting(
     for part in _PARTS:
         split = variant_shares(rates, seconds, accuracies, part * total, bounds)
         shares = {each.name: share for each, share in zip(sessions, split, strict=True) if each.name in ladders}
-        mixed = [
-            ladders[each.name].mixed(each, shares[each.name]) if each.name in ladders else each for each in sessions
-        ]
         try:
-            plan(mixed, backends)
+            plan(with_shares(sessions, ladders, shares), backends)
         except InfeasibleError:
             continue
         break
     return shares
 
 
-def in_time_behind(
+def with_shares(
+    sessions: Sequence[Session], ladders: Mapping[str, Ladder], shares: Mapping[str, tuple[float, ...]]
+) -> list[Session]:
+    """Return the sessions that a planner gets: those with variants have the mean latencies of these by shares.
+
+    Parameters
+    ----------
+    sessions : sequence of Session
+        All sessions at their rates.
+    ladders : mapping of str to Ladder
+        Variants by session, for the sessions that have some.
+    shares : mapping of str to tuple of float
+        Shares of the variants of each session in `ladders`.
+    """
+    return [
+        ladders[session.name].mixed(session, shares[session.name]) if session.name in ladders else session
+        for session in sessions
+    ]
+
+
+def meets_deadlines(
     deadlines_ms: Sequence[float], start_ms: float, latencies_ms: Sequence[float], batch: int, between_ms: float = 0.0
 ) -> bool:
-    """Return whether a queue is in time if its batches begin at a time, each after a wait for other sessions.
+    """Return whether all requests of a queue are in time, in batches that run one after the other.
 
     Parameters
     ----------
     deadlines_ms : sequence of float
-        Ascending deadlines.
+        Ascending deadlines, in milliseconds of any clock.
     start_ms : float
-        End of the batch before, in milliseconds.
+        Time at which the backend is free, in milliseconds of the same clock.
     latencies_ms : sequence of float
         Milliseconds by batch size, from 0 on.
     batch : int
@@ -234,7 +257,7 @@ def in_time_behind(
 
     Examples
     --------
-    >>> in_time_behind([5.0, 9.0, 9.0], 1.0, [0, 3, 4], 2), in_time_behind([5.0, 9.0, 9.0], 2.0, [0, 3, 4], 2)
+    >>> meets_deadlines([5.0, 9.0, 9.0], 1.0, [0, 3, 4], 2), meets_deadlines([5.0, 9.0, 9.0], 2.0, [0, 3, 4], 2)
     (True, False)
     """
     count = len(deadlines_ms)

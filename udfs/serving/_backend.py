@@ -241,7 +241,7 @@ class Backend:
             variant = _variant(group, place)
             rows = [Row(session, "", variant.readers[session].read(recipe.sample)) for session in sessions]
             for count in dict.fromkeys((len(rows), batch)):
-                warm_up.batches.append((variant, [rows[place % len(rows)] for place in range(count)]))
+                warm_up.batches.append((variant, [rows[number % len(rows)] for number in range(count)]))
         # The serving thread runs them between two batches.
         with self._changed:
             self._warming.append(warm_up)
@@ -403,7 +403,7 @@ def _variants(placed: Placed) -> list[Variant]:
     ]
 
 
-def _answers(group: OpenGroup, batch: Sequence[tuple[Waiting, Row]], variant: int = 0) -> list[Answer]:
+def _answers(group: OpenGroup, batch: Sequence[tuple[Waiting, Row]], variant: int) -> list[Answer]:
     """Run a batch; if it fails, run each row alone, so that one row does not spoil the others."""
     try:
         rows = [row if row.variant == variant else group.read_again(row, variant) for _, row in batch]

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from optimizer.serving import in_time_behind
+from optimizer.serving import meets_deadlines
 from udfs.serving._open_models import Row
 
 if TYPE_CHECKING:
@@ -343,7 +343,9 @@ class BatchScheduler:
         if arrays is None or not content.units:
             slot.forget(content)
         else:
-            content.inputs, content.arrays = content.inputs if slot.variants else {}, dict(arrays)
+            content.arrays = dict(arrays)
+            if not slot.variants:  # another variant may read the inputs again
+                content.inputs = {}
             slot.ready.add(content)
         return True
 
@@ -422,7 +424,7 @@ class BatchScheduler:
             deadlines = sorted([*slot.ready.deadlines[take:], *slot.unread.deadlines, *reading])
             behind = [now_ms + (1 - _SLACK) * (deadline - now_ms) for deadline in deadlines]
             start = now_ms + latencies[take] if take or wait is None else wait
-            if in_time_behind(behind, start, cheapest_ms, slot.batch, between_ms):
+            if meets_deadlines(behind, start, cheapest_ms, slot.batch, between_ms):
                 return place, latencies, take, wait
         return None
 

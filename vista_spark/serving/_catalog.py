@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from optimizer.serving import InfeasibleError
@@ -46,8 +46,8 @@ class Catalog:
     members: Mapping[str, tuple[str, ...]]
     offers: tuple[Offered, ...]
     recipes: Mapping[str, GroupRecipe]
-    ladders: Mapping[str, Ladder] = field(default_factory=dict)
-    budgets: Mapping[str, float] = field(default_factory=dict)
+    ladders: Mapping[str, Ladder]
+    budgets: Mapping[str, float]
 
     @property
     def profiles(self) -> dict[str, BatchingProfile]:

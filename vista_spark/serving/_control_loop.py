@@ -106,7 +106,7 @@ class Control:
         epoch_s: float,
         scaling: Scaling,
         log: PlanRecorder,
-        dollars_per_hour: float = 0.28,
+        dollars_per_hour: float,
     ) -> None:
         self._router = router
         self._pool: BackendPool | None = None

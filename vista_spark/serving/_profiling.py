@@ -11,6 +11,7 @@ from optimizer.serving import BatchingProfile, ServingError
 from udfs.driver import validate_arguments
 from udfs.node import check_device, freed_memory_kept, hardware
 from udfs.serving import OpenModels, Row
+from vista_spark.errors import InvalidArgumentError
 from vista_spark.serving._deployment import opened, sample_row
 from vista_spark.serving._model_resolution import fetched
 from vista_spark.serving._trunk_grouping import group_recipe
@@ -59,7 +60,7 @@ def profile_batches(
     Raises
     ------
     InvalidArgumentError
-        A size is below 1, or :class:`Session` refuses a value.
+        A size is below 1, the session has a catalog instead of a model, or :class:`Session` refuses a value.
     optimizer.serving.ServingError
         The sizes do not contain 1.
 
@@ -77,6 +78,11 @@ def profile_batches(
         raise ServingError(f"batches must contain 1, which every plan needs, got {list(batches)}.")
     whole("threads", threads)
     check_device(device)
+    if session.catalog is not None:
+        raise InvalidArgumentError(
+            f"session must have a model, got a catalog in session {session.name!r}. Measure its variants one by "
+            "one with Session(model=variant.model)."
+        )
     return measured([opened(fetched(session, None))], threads=threads, device=device, batches=sizes)
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import is_remote
 
 from optimizer.arguments import one_of, real, whole, whole_or_none
 from optimizer.errors import nearest
-from optimizer.serving import POLICIES, Backend, InfeasibleError, ladder_shares
+from optimizer.serving import POLICIES, Backend, InfeasibleError, ladder_shares, with_shares
 from udfs.driver import SlotLease, encrypts, is_local, lease_slots, leased_slots, task_slots, validate_arguments
 from udfs.inference import files_of_this_process
 from udfs.node import FrozenHeap, check_device
@@ -28,7 +28,6 @@ from vista_spark.serving._front_end import FrontEndSpec
 from vista_spark.serving._gauges import gauges_of
 from vista_spark.serving._plan_log import NoLog, PlanLog
 from vista_spark.serving._scaling import Scaling
-from vista_spark.serving._variant_control import with_shares
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -81,16 +81,16 @@ class Session:
     sample : object, optional
         Record that the model accepts, as for :meth:`Model.execute`, for measurements and warm-up. Default: an image or
         text for a network, known categories for a pipeline, zeros and blanks for a function.
-    catalog : Catalog, optional
+    catalog : vista_spark.variants.Catalog, optional
         Variants of a network, instead of `model`. Under overload cheaper variants answer; each answer has the output
         ``variant``, the name of the variant.
     min_accuracy : float
-        Least accuracy of the variants of the catalog that are used. Default 0: all that no faster one matches in
-        accuracy.
+        Least accuracy of the variants that answer, from 0 to 1. Default 0: all on the catalog's front of accuracy and
+        latency.
     dollars_per_day : float, optional
         Budget of the catalog for the busy time of backends, at the price of the server. If it is used up faster than
-        evenly over the day, cheaper variants answer; once it is used up, requests are refused until the next day. Days
-        begin when the server starts. Default: no limit.
+        evenly over the day, cheaper variants answer; once it is used up, requests are refused until the next day. The
+        first day begins when the server starts, or when a running server gets the session. Default: no limit.
 
     Raises
     ------
@@ -147,8 +147,6 @@ class Session:
 
     def _check_catalog(self) -> None:
         """Check that there is either a model or a catalog, and that the catalog has an accurate variant."""
-        from vista_spark.variants import Catalog  # few sessions need it
-
         if self.catalog is None:
             if self.model is None:
                 raise InvalidArgumentError(f"model must be set in session {self.name!r}, or a catalog, got None.")
@@ -158,6 +156,8 @@ class Session:
                         f"{what} must not be set without a catalog, got {value} in session {self.name!r}."
                     )
             return
+        from vista_spark.variants import Catalog  # few sessions need it
+
         if not isinstance(self.catalog, Catalog):
             raise InvalidArgumentError(
                 f"catalog must be a vista_spark.variants.Catalog, got {type(self.catalog).__name__} in session "

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.serving import ladder_shares
+from optimizer.serving import ladder_shares, with_shares
 from udfs.serving import PlacedVariant
 from vista_spark.serving._spending import Spending
 
@@ -16,17 +16,7 @@ if TYPE_CHECKING:
     from optimizer.serving import Backend, Ladder, Placement, Session
     from vista_spark.serving._catalog import Catalog
 
-__all__ = ["VariantControl", "with_shares"]
-
-
-def with_shares(
-    sessions: Sequence[Session], ladders: Mapping[str, Ladder], shares: Mapping[str, tuple[float, ...]]
-) -> list[Session]:
-    """Return the sessions with the mean latencies of their variants by shares."""
-    return [
-        ladders[session.name].mixed(session, shares[session.name]) if session.name in ladders else session
-        for session in sessions
-    ]
+__all__ = ["VariantControl"]
 
 
 class VariantControl:
@@ -39,14 +29,12 @@ class VariantControl:
 
     Attributes
     ----------
-    shares : dict of str to tuple of float
-        Shares of the requests of each group with variants, from the most accurate variant on.
     spending : Spending
         Budgets of the sessions.
     """
 
     def __init__(self, dollars_per_hour: float) -> None:
-        self.shares: dict[str, tuple[float, ...]] = {}
+        self._shares: dict[str, tuple[float, ...]] = {}
         self.spending = Spending(dollars_per_hour)
         self._ladders: Mapping[str, Ladder] = {}
         self._members: Mapping[str, tuple[str, ...]] = {}
@@ -62,8 +50,8 @@ class VariantControl:
             return sessions
         limits = self.spending.limits()
         by_group = {group: limits[names[0]] for group, names in self._members.items() if names[0] in limits}
-        self.shares = ladder_shares(sessions, self._ladders, backends, by_group, self.shares)
-        return with_shares(sessions, self._ladders, self.shares)
+        self._shares = ladder_shares(sessions, self._ladders, backends, by_group, self._shares)
+        return with_shares(sessions, self._ladders, self._shares)
 
     def placed(self, placement: Placement) -> tuple[PlacedVariant, ...]:
         """Return the variants of a group: each runs the largest batch that ends within the planned one."""
@@ -75,14 +63,14 @@ class VariantControl:
             PlacedVariant(
                 max(1, int(np.searchsorted(profile.latencies, limit, "right")) - 1), profile.latencies, float(share)
             )
-            for profile, share in zip(ladder.profiles, np.cumsum(self.shares[placement.session]).round(9), strict=True)
+            for profile, share in zip(ladder.profiles, np.cumsum(self._shares[placement.session]).round(9), strict=True)
         )
 
     def correct(self, sessions: Sequence[Session], rates: Mapping[str, float], seconds: float) -> None:
         """Compare the busy time of the last seconds with that of the plan, for the budgets."""
         planned_s = {}
         for session in sessions:
-            shares = self.shares.get(session.name)
+            shares = self._shares.get(session.name)
             if session.name in self._ladders and session.name in rates and shares is not None:
                 costs = self._ladders[session.name].seconds(session)
                 each = sum(share * cost for share, cost in zip(shares, costs, strict=True))

@@ -59,7 +59,7 @@ def opened_catalog(
         accuracies.append(variant.measurement.accuracy)
         deployments.append(deployment)
         profiles.append(profile)
-    if late is not None and not deployments:
+    if not deployments:
         raise InfeasibleError(
             f"slo_ms must be long enough for a variant of the catalog, got {session.slo_ms:g} in session "
             f"{session.name!r}. The fastest variant: {late}"

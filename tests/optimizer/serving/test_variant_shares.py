@@ -17,8 +17,8 @@ from optimizer.serving import (
     DailyBudget,
     Ladder,
     Session,
-    in_time_behind,
     ladder_shares,
+    meets_deadlines,
     plan,
     variant_shares,
 )
@@ -146,7 +146,7 @@ def test_a_queue_is_in_time_if_each_of_its_batches_is(batch: int) -> None:
             members = deadlines[first : first + batch]
             now += 0.5 + latencies[len(members)]
             late = late or any(now > deadline for deadline in members)
-        assert in_time_behind(deadlines, 1.0, latencies, batch, 0.5) == (not late)
+        assert meets_deadlines(deadlines, 1.0, latencies, batch, 0.5) == (not late)
 
 
 def test_ladders_and_budgets_are_checked() -> None:

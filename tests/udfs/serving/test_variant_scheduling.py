@@ -142,7 +142,7 @@ def test_the_full_variant_is_back_after_a_burst() -> None:
     ]
     run = simulate(catalog_scheduler(quiet), LADDER.names, sorted(arrivals))
     assert run.in_time >= 0.99
-    assert set(run.order) == {"full", "tiny"} or set(run.order) == set(LADDER.names)
+    assert {"full", "tiny"} <= set(run.order)
     assert set(run.order[-50:]) == {"full"}
 
 

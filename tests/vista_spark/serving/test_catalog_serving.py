@@ -26,7 +26,7 @@ from udfs.serving._batch_scheduler import Waiting
 from udfs.serving._texts import from_wire
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.network import network
-from vista_spark.serving import ModelStore, Server, Session
+from vista_spark.serving import ModelStore, Server, Session, profile_batches
 from vista_spark.serving._catalog import Deployed
 from vista_spark.serving._spending import Spending
 from vista_spark.variants import Catalog, CatalogVariant
@@ -182,9 +182,11 @@ def test_arguments_are_checked(options: dict[str, Any], words: str) -> None:
         Session("scene", **options)
 
 
-def test_a_store_saves_no_catalog(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="catalog"):
+def test_a_catalog_is_neither_saved_nor_profiled_as_a_model(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="catalog must be None, got one in session 'scene'"):
         ModelStore(str(tmp_path)).save(Session("scene", catalog=CATALOG))
+    with pytest.raises(InvalidArgumentError, match="session must have a model, got a catalog in session 'scene'"):
+        profile_batches(Session("scene", catalog=CATALOG, inputs=INPUTS))
 
 
 class _Link:

@@ -49,7 +49,7 @@ def control() -> Control:
     router: Any = SimpleNamespace(arrived=Counter(), route=lambda _: None)
     catalog: Any = SimpleNamespace(sessions=[], members={"group": ("model",)}, offers=[], ladders={}, budgets={})
     log: Any = SimpleNamespace(planned=lambda *_: None, close=lambda: None)
-    return Control(router, catalog, 0.02, Scaling(1, 1), log)
+    return Control(router, catalog, 0.02, Scaling(1, 1), log, dollars_per_hour=1.0)
 
 
 @pytest.mark.parametrize("where", ["budgets", "rates"])

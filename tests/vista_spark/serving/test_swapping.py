@@ -78,7 +78,7 @@ class Serving:
         self.recipes = catalog.recipes
         self.router = LiveRouter(catalog.offers)
         self.log = Log()
-        self.control = Control(self.router, catalog, epoch_s, scaling, self.log)
+        self.control = Control(self.router, catalog, epoch_s, scaling, self.log, dollars_per_hour=1.0)
         self.router.missed = self.control.missed
         self.router.noticed = lambda *_: self.control.changed()
         self.credentials = new_credentials(encrypted=False)
