@@ -32,6 +32,7 @@ def test_all_systems_have_programs() -> None:
         "occlusion",
         "procedures",
         "serving",
+        "specialization",
         "stacking",
         "steering",
         "transfer",

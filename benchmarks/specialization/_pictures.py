@@ -1,0 +1,172 @@
+"""Labelled pictures with several hundred classes: emoji of four vendors, or photographs, in seeded views."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import demo_data  # a program of the examples, not a package
+import emoji
+import numpy as np
+from PIL import Image
+
+from benchmarks.specialization._views import draw_view, encode, render
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Pictures", "cache_folder", "draw_pictures", "emoji_pictures", "stamp_pictures"]
+
+_HELD_OUT = "apple"
+_SIDE = 96
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Pictures with their classes.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Names of the classes, by number.
+    jpegs : tuple of bytes
+        Encoded pictures.
+    labels : array of shape (pictures,)
+        Number of each picture's class.
+    is_test : array of shape (pictures,)
+        Whether a picture is held out: models are trained on the others, and streams show these.
+    sources : tuple of PIL.Image.Image
+        RGBA picture of each class that the held-out pictures are views of.
+    """
+
+    names: tuple[str, ...]
+    jpegs: tuple[bytes, ...]
+    labels: NDArray[np.int64]
+    is_test: NDArray[np.bool_]
+    sources: tuple[Image.Image, ...]
+
+    def __len__(self) -> int:
+        return len(self.jpegs)
+
+    @property
+    def digest(self) -> str:
+        """Hash of the pictures and their labels, for files of a cache."""
+        state = hashlib.sha256(self.labels.tobytes() + self.is_test.tobytes())
+        for jpeg in self.jpegs:
+            state.update(jpeg)
+        return state.hexdigest()[:16]
+
+    def of_class(self, label: int) -> NDArray[np.int64]:
+        """Return the indices of the held-out pictures of a class."""
+        return np.flatnonzero(self.is_test & (self.labels == label))
+
+
+def cache_folder() -> Path:
+    """Return the folder of features and packages: ``$CEREBRO_SPARK_CACHE``, or ``.cache`` in the repository."""
+    return Path(demo_data.cache_folder(None))
+
+
+def emoji_pictures(
+    classes: int = 300, train: int = 6, test: int = 3, *, seed: int = 0, side: int = _SIDE, folder: Path | None = None
+) -> Pictures:
+    """Draw views of emoji: those to train on by Facebook, Google and Twitter, those held out by Apple.
+
+    Parameters
+    ----------
+    classes : int
+        Number of emoji; fewer are a part of more with the same seed.
+    train, test : int
+        Views per class to train on and held out. The first views are the same for any number.
+    seed : int
+        Seed of the classes and views.
+    side : int
+        Width and height, in pixels.
+    folder : Path, optional
+        Folder from ``examples/emoji.py``; fetched into the cache by default.
+
+    Raises
+    ------
+    demo_data.DataError
+        The pictures cannot be fetched.
+    """
+    folder = emoji.fetch(cache_folder()) if folder is None else folder
+    files = emoji.classes(folder)
+    names = np.random.default_rng([seed, 0]).permutation(list(files))[:classes].tolist()
+    vendors = [vendor for vendor in emoji.VENDORS if vendor != _HELD_OUT]
+    sources = [[_rgba(folder / vendor / files[name]) for vendor in (*vendors, _HELD_OUT)] for name in names]
+    return draw_pictures(
+        names, [each[:-1] for each in sources], [each[-1] for each in sources], train, test, seed, side
+    )
+
+
+def stamp_pictures(
+    data: Path, train: int = 6, test: int = 3, *, by: str = "id", seed: int = 0, side: int = _SIDE
+) -> Pictures:
+    """Draw views of the Tux Paint photographs.
+
+    Parameters
+    ----------
+    data : Path
+        Folder that ``examples/stamps.py`` wrote.
+    train, test : int
+        Views per photograph to train on and held out.
+    by : {"id", "label"}
+        A class per photograph, or per category; the held-out views of a photograph are others than those to train on.
+    seed : int
+        Seed of the views.
+    side : int
+        Width and height, in pixels.
+    """
+    with (data / "table.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    photographs = [_rgba(data / "images" / f"{row['id']}.png", 2 * side) for row in rows]
+    pictures = draw_pictures(
+        [row["id"] for row in rows], [[each] for each in photographs], photographs, train, test, seed, side
+    )
+    if by == "id":
+        return pictures
+    names, categories = np.unique([row[by] for row in rows], return_inverse=True)
+    firsts = [pictures.sources[int(np.flatnonzero(categories == each)[0])] for each in range(len(names))]
+    labels = categories[pictures.labels].astype(np.int64)
+    return Pictures(tuple(names.tolist()), pictures.jpegs, labels, pictures.is_test, tuple(firsts))
+
+
+def draw_pictures(
+    names: Sequence[str],
+    train_sources: Sequence[Sequence[Image.Image]],
+    test_sources: Sequence[Image.Image],
+    train: int,
+    test: int,
+    seed: int = 0,
+    side: int = _SIDE,
+) -> Pictures:
+    """Draw views of RGBA pictures: per class, those to train on from several of them in turn, those held out from one.
+
+    The view of a picture depends on the seed, the class and its number alone.
+    """
+    jpegs, labels, is_test = [], [], []
+    for label, (sources, held_out) in enumerate(zip(train_sources, test_sources, strict=True)):
+        views: list[tuple[Any, bool]] = [(sources[number % len(sources)], False) for number in range(train)]
+        views += [(held_out, True)] * test
+        for number, (source, is_held_out) in enumerate(views):
+            place = number - train if is_held_out else number
+            draw = np.random.default_rng([seed, 1 + is_held_out, label, place])
+            jpegs.append(encode(render(source, draw_view(draw), (side, side), draw)))
+            labels.append(label)
+            is_test.append(is_held_out)
+    return Pictures(
+        tuple(names), tuple(jpegs), np.array(labels, np.int64), np.array(is_test, bool), tuple(test_sources)
+    )
+
+
+def _rgba(path: Path, longest: int | None = None) -> Image.Image:
+    with Image.open(path) as image:
+        picture = image.convert("RGBA")
+    if longest is not None:
+        picture.thumbnail((longest, longest))
+    return picture
