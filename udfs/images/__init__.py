@@ -3,6 +3,7 @@
 from udfs.images._decode import decode
 from udfs.images._errors import IMAGE_REASONS, ImageError
 from udfs.images._file_contents import FileContents
+from udfs.images._file_reader import open_file
 from udfs.images._geometry import PictureGeometry, Region, picture_geometry
 from udfs.images._hog import hog, hog_length
 from udfs.images._path_probe import PROBED_PATH, PROBED_REASON, probe_paths
@@ -28,6 +29,7 @@ __all__ = [
     "decode",
     "hog",
     "hog_length",
+    "open_file",
     "open_rgb",
     "picture_geometry",
     "probe_paths",

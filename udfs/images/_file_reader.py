@@ -1,4 +1,4 @@
-"""Read an image file's bytes from the file system that its path names."""
+"""Open a file in the file system that its path names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import errno
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, cast
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -17,15 +17,15 @@ from udfs.images._errors import ImageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["read"]
+__all__ = ["open_file", "read"]
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://", re.DOTALL)
 _HADOOP_ONLY = {"s3a": "s3", "s3n": "s3"}
 _URI_CHARACTERS = ":/?#[]@!$&'()*+,;=%~"
 
 
-def read(path: str) -> bytes:
-    """Read a local path, a ``file:`` URI in any of its spellings, or a URI that `pyarrow.fs` knows.
+def open_file(path: str) -> BinaryIO:
+    """Open a local path, a ``file:`` URI in any of its spellings, or a URI that `pyarrow.fs` knows.
 
     Spark's ``path`` column of ``binaryFile`` is not percent-encoded, ``_metadata.file_path`` is: a ``file:`` URI is
     tried literally first and percent-decoded second. Raise ImageError for no such file, a directory, no permission, or
@@ -39,11 +39,18 @@ def read(path: str) -> bytes:
         literal, decoded = _local(rest), unquote(rest)
         with _about(path):
             encoded = decoded != rest and not literal.exists()
-        return _open_local(_local(decoded) if encoded else literal, path)
+            return (_local(decoded) if encoded else literal).open("rb")
     scheme = _URI.match(path)
     if scheme is None:
-        return _open_local(_local(path), path)
+        with _about(path):
+            return _local(path).open("rb")
     return _open_uri(_HADOOP_ONLY.get(scheme[1], scheme[1]) + path[scheme.end(1) :], path)
+
+
+def read(path: str) -> bytes:
+    """Read all bytes of a file that :func:`open_file` opens."""
+    with open_file(path) as file, _about(path):
+        return file.read()
 
 
 def _local(path: str) -> Path:
@@ -52,21 +59,15 @@ def _local(path: str) -> Path:
     return Path(path)
 
 
-def _open_local(file: Path, shown: str) -> bytes:
-    with _about(shown):
-        return file.read_bytes()
-
-
-def _open_uri(uri: str, shown: str) -> bytes:
+def _open_uri(uri: str, shown: str) -> BinaryIO:
     # Spark leaves blanks as they are, which Arrow's own URI parser refuses; fsspec's paths are never decoded.
     quoted = uri if uri.startswith("fsspec+") else quote(uri, safe=_URI_CHARACTERS)
     try:
         system, inner = fs.FileSystem.from_uri(quoted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ImageError("no file system for the URI", shown) from error
-    with _about(shown), system.open_input_file(inner) as file:
-        data: bytes = file.read()
-    return data
+    with _about(shown):
+        return cast("BinaryIO", system.open_input_file(inner))
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from udfs.driver import read_table
 from vista_spark.files._layers import parse_layers, parse_layout
 from vista_spark.files._source import CLASS_LABEL, Loaded, Source
 from vista_spark.files._survey import Survey, check_source, survey
-from vista_spark.files._tables import numeric_columns, read_class_folders, read_images
+from vista_spark.files._tables import numeric_columns, path_below, read_class_folders, read_images
 
 __all__ = [
     "CLASS_LABEL",
@@ -15,6 +15,7 @@ __all__ = [
     "numeric_columns",
     "parse_layers",
     "parse_layout",
+    "path_below",
     "read_class_folders",
     "read_images",
     "read_table",

@@ -16,9 +16,9 @@ from vista_spark.errors import ColumnError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["numeric_columns", "read_class_folders", "read_images", "read_table"]
+__all__ = ["numeric_columns", "path_below", "read_class_folders", "read_images", "read_table"]
 
 _ENDINGS = r"(?i)\.(jpe?g|png|webp|gif|bmp|tiff?)$"
 
@@ -54,7 +54,7 @@ def read_images(
         return _images_of(spark.read.parquet(path), on, image)
     kind = ids.schema[on].dataType
     has_folders, has_ending = _spelling(ids, on) if isinstance(kind, StringType) else (False, False)
-    name = F.regexp_replace("path", _above(path), "") if has_folders else F.substring_index("path", "/", -1)
+    name = path_below(path) if has_folders else F.substring_index("path", "/", -1)
     if not has_ending:
         name = F.regexp_replace(name, r"(?<=[^/])\.[^./]*$", "")
     return files.select(name.try_cast(kind).alias(on), F.col("content").alias(image))
@@ -70,7 +70,7 @@ def read_class_folders(spark: SparkSession, path: str, on: str, label: str, imag
         an image that lies in no folder.
     """
     files = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
-    below = F.regexp_replace("path", _above(path), "")
+    below = path_below(path)
     kind = F.when(below.contains("/"), F.substring_index(below, "/", 1))
     return files.select(below.alias(on), kind.alias(label), F.col("content").alias(image))
 
@@ -88,6 +88,17 @@ def _spelling(ids: DataFrame, on: str) -> tuple[bool, bool]:
     ).first()
     assert row is not None  # an aggregate without groups has one row
     return bool(row["folders"]), bool(row["ending"])
+
+
+def path_below(path: str) -> Column:
+    """Return the column ``path`` of files below a folder, without the folder; the whole path for the file itself.
+
+    Parameters
+    ----------
+    path : str
+        Folder, file or pattern that Spark lists.
+    """
+    return F.regexp_replace("path", _above(path), "")
 
 
 def _above(path: str) -> str:
