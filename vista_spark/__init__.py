@@ -19,7 +19,7 @@ udfs.check_packages()
 from optimizer import __version__
 
 if TYPE_CHECKING:
-    from vista_spark import roster
+    from vista_spark import roster, video
     from vista_spark.attribution import (
         Attribution,
         Attributor,
@@ -117,6 +117,7 @@ __all__ = [
     "session",
     "tensor_attributor",
     "text_attributor",
+    "video",
 ]
 
 # The imports above, for `__getattr__`.
@@ -183,6 +184,7 @@ _PACKAGES = {
     "sessions",
     "sql",
     "transfer",
+    "video",
     "errors",
 }
 

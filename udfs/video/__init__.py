@@ -1,0 +1,25 @@
+"""Video files in tasks: division into segments, decoding with PyAV, and detection of differences between frames."""
+
+from udfs.video._decoding import decode
+from udfs.video._difference import DifferenceDetector, block_error, thumbnail
+from udfs.video._errors import VIDEO_REASONS, VideoError
+from udfs.video._frames import SEGMENT_SCHEMA, Frames, Segments
+from udfs.video._pictures import IMAGE_SCHEMA
+from udfs.video._sampling import Sampling
+from udfs.video._segments import Segment, divide
+
+__all__ = [
+    "IMAGE_SCHEMA",
+    "SEGMENT_SCHEMA",
+    "VIDEO_REASONS",
+    "DifferenceDetector",
+    "Frames",
+    "Sampling",
+    "Segment",
+    "Segments",
+    "VideoError",
+    "block_error",
+    "decode",
+    "divide",
+    "thumbnail",
+]
