@@ -113,6 +113,8 @@ pictures: demo $(VENV)/test.stamp
 	$(VENV)/bin/python -m benchmarks.variants.scheduling --picture $(PICTURES)/scheduling.png
 	$(VENV)/bin/python -m benchmarks.variants.catalogs --data $(DEMO) --size 160 --picture $(PICTURES)/variants.png
 	$(VENV)/bin/python -m benchmarks.cascades --worlds 0 --picture $(PICTURES)/cascades.png
+	$(VENV)/bin/python -m benchmarks.specialization.models --models mobilenet_v2:224 --labels $(RUNS)/labels.parquet
+	$(VENV)/bin/vista skew $(RUNS)/labels.parquet --group stream --plot $(PICTURES)/class_skew.png
 	$(VENV)/bin/python -m benchmarks.hybrids --rows 12000 --picture $(PICTURES)/hybrids.png
 	$(VENV)/bin/python -m benchmarks.compiling --picture $(PICTURES)/compile.png
 	$(VENV)/bin/python -m benchmarks.compiling.sweep --pipelines 500 --picture $(PICTURES)/compile_sweep.png

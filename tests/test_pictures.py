@@ -22,6 +22,7 @@ from cerebro_spark.tune._pictures import gantt, learning_curves
 from optimizer.occlusion import OcclusionGrid
 from vista_spark import Attribution, Explanation, LayerResult, TransferResult
 from vista_spark.occlusion import TensorExplanation
+from vista_spark.specialization import ClassSkew
 from vista_spark.transfer import memory_figure
 
 if TYPE_CHECKING:
@@ -167,6 +168,10 @@ PICTURES: dict[str, Any] = {
     "cycles": lambda: cycles_figure(
         [cycle(80, 1280, 80, 0.4), cycle(160, 2560, 80, 0.39), cycle(240, 3840, 80, 0.44)], "val_f1"
     ),
+    "class skew": lambda: ClassSkew(
+        {(size, share): {1: 3, 2 + n: 5, 7 * n + 3: 2} for size in (10, 60, 180) for n, share in enumerate((0.6, 0.9))}
+    ).plot(),
+    "class skew of a label": lambda: ClassSkew({(10.0, 0.9): {1: 4}}).plot(),
     "cycles that shrink": lambda: cycles_figure(
         [cycle(80, 5000, 80, 0.4), cycle(160, 2560, 80, 0.39), cycle(240, 100, math.nan, 0.44)], "val_f1"
     ),

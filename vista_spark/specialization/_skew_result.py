@@ -113,13 +113,14 @@ class ClassSkew:
         from udfs.driver.figure import NotebookFigure  # half a second that workers need not spend
 
         windows = list(dict.fromkeys(window for window, _ in self.counts))
-        figure = NotebookFigure(figsize=(1.2 + 3.3 * len(windows), 3.4), layout="constrained")
+        figure = NotebookFigure(figsize=(1.8 + 3.1 * len(windows), 3.4), layout="constrained")
         axes = figure.subplots(1, len(windows), sharey=True, squeeze=False)[0]
         for each, window in zip(axes, windows, strict=True):
             self._draw(each, window)
         axes[0].set_ylabel("fraction of windows")
-        if axes[-1].lines:
-            axes[-1].legend(title="share of rows", frameon=False, loc="lower right")
+        lines = {str(line.get_label()): line for each in axes for line in each.lines}
+        if lines:
+            figure.legend(lines.values(), lines, title="share of rows", frameon=False, loc="outside right upper")
         return figure
 
     def _draw(self, axes: Axes, window: float) -> None:
