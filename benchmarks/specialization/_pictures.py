@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import demo_data  # a program of the examples, not a package
-import emoji
 import numpy as np
+import vendor_emoji
 from PIL import Image
 
 from benchmarks.specialization._views import draw_view, encode, render
@@ -87,17 +87,17 @@ def emoji_pictures(
     side : int
         Width and height, in pixels.
     folder : Path, optional
-        Folder from ``examples/emoji.py``; fetched into the cache by default.
+        Folder from ``examples/vendor_emoji.py``; fetched into the cache by default.
 
     Raises
     ------
     demo_data.DataError
         The pictures cannot be fetched.
     """
-    folder = emoji.fetch(cache_folder()) if folder is None else folder
-    files = emoji.classes(folder)
+    folder = vendor_emoji.fetch(cache_folder()) if folder is None else folder
+    files = vendor_emoji.classes(folder)
     names = np.random.default_rng([seed, 0]).permutation(list(files))[:classes].tolist()
-    vendors = [vendor for vendor in emoji.VENDORS if vendor != _HELD_OUT]
+    vendors = [vendor for vendor in vendor_emoji.VENDORS if vendor != _HELD_OUT]
     sources = [[_rgba(folder / vendor / files[name]) for vendor in (*vendors, _HELD_OUT)] for name in names]
     return draw_pictures(
         names, [each[:-1] for each in sources], [each[-1] for each in sources], train, test, seed, side
