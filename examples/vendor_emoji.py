@@ -1,10 +1,10 @@
 """Fetch pictures with several hundred classes: emoji, each drawn by four vendors, from npm packages.
 
-``python examples/vendor_emoji.py`` fetches the packages ``emoji-datasource-VENDOR`` of Apple, Facebook, Google and Twitter
-(version 16.0.0, 330 MB) once into a cache folder (``--cache``, else ``$CEREBRO_SPARK_CACHE``, else ``.cache`` under the
-repository) and keeps ``emoji.json`` and the pictures of 64 x 64 pixels, 100 MB. The data is MIT; the drawings are under
-their vendors' licences. None of it is part of this project. npm's client fetches the packages and runs none of their
-code.
+``python examples/vendor_emoji.py`` fetches the packages ``emoji-datasource-VENDOR`` of Apple, Facebook, Google and
+Twitter (version 16.0.0, 330 MB) once into a cache folder (``--cache``, else ``$CEREBRO_SPARK_CACHE``, else ``.cache``
+under the repository) and keeps ``emoji.json`` and the pictures of 64 x 64 pixels, 100 MB. The data is MIT; the drawings
+are under their vendors' licences. None of it is part of this project. npm's client fetches the packages and runs none
+of their code.
 
 A class is an emoji of one of the categories in `CATEGORIES` that all four vendors draw, without the clock faces, which
 differ by a hand. In version 16.0.0 these are 818.
