@@ -3,14 +3,21 @@
 Shen, *System for Serving Deep Neural Networks Efficiently*, chapter 5.
 """
 
-from udfs.specialization._expert_head import ExpertHead, LinearHead, train_expert, train_linear
+from udfs.specialization._expert_head import (
+    Expertise,
+    LinearHead,
+    ReweightedExpert,
+    TrainedExpert,
+    train_expert,
+    train_linear,
+)
 from udfs.specialization._linear_scores import LinearScores, features_of
 from udfs.specialization._partition_labelling import DIGEST, STREAM, TIME, PartitionLabelling
 from udfs.specialization._spec import LATE, ORACLE, CompactModel, LabelColumns, SpecializationSpec
 from udfs.specialization._stream_labelling import FrameLabel, OpenModels, StreamLabelling, StreamMemory
 from udfs.specialization._stream_processor import StreamProcessor
 from udfs.specialization._timed_features import TimedFeatures
-from udfs.specialization._training_rows import TrainingRows, head_from_bytes, read_rows, rows_from_bytes, rows_to_bytes
+from udfs.specialization._training_rows import LearnedParts, TrainingRows, parts_from_bytes, parts_to_bytes, read_parts
 
 __all__ = [
     "DIGEST",
@@ -19,24 +26,26 @@ __all__ = [
     "STREAM",
     "TIME",
     "CompactModel",
-    "ExpertHead",
+    "Expertise",
     "FrameLabel",
     "LabelColumns",
+    "LearnedParts",
     "LinearHead",
     "LinearScores",
     "OpenModels",
     "PartitionLabelling",
+    "ReweightedExpert",
     "SpecializationSpec",
     "StreamLabelling",
     "StreamMemory",
     "StreamProcessor",
     "TimedFeatures",
+    "TrainedExpert",
     "TrainingRows",
     "features_of",
-    "head_from_bytes",
-    "read_rows",
-    "rows_from_bytes",
-    "rows_to_bytes",
+    "parts_from_bytes",
+    "parts_to_bytes",
+    "read_parts",
     "train_expert",
     "train_linear",
 ]

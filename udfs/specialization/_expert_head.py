@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "ExpertHead",
+    "Expertise",
     "HeadAnswers",
     "LinearHead",
+    "ReweightedExpert",
+    "TrainedExpert",
     "heads_from_bytes",
     "heads_to_bytes",
     "train_expert",
@@ -49,9 +51,16 @@ class HeadAnswers(NamedTuple):
     confidence: NDArray[np.float64]
 
 
+class Expertise(Protocol):
+    """Classifier of dominant classes and "other" over features of a compact model."""
+
+    def answers(self, features: NDArray[np.float32]) -> HeadAnswers:
+        """Classify features of shape (rows, features)."""
+
+
 @dataclass(frozen=True, slots=True)
-class ExpertHead:
-    """Classifier of the dominant classes and "other", which is the last output.
+class TrainedExpert:
+    """Linear classifier that was trained for dominant classes; its last output is "other".
 
     Parameters
     ----------
@@ -66,12 +75,51 @@ class ExpertHead:
 
     def answers(self, features: NDArray[np.float32]) -> HeadAnswers:
         """Classify features of shape (rows, features)."""
-        logits = self.head.scores(features).astype(np.float64)
-        logits -= logits.max(axis=1, keepdims=True, initial=-np.inf)
-        shares = np.exp(logits)
+        return _best(_softmax(self.head.scores(features)), self.dominant)
+
+
+@dataclass(frozen=True, slots=True)
+class ReweightedExpert:
+    """Classifier of all classes whose probabilities are weighted by the classes that a stream shows.
+
+    If only the frequencies of the classes change, the new probabilities are the old ones times the ratio of the
+    frequencies (Saerens, Latinne and Decaestecker 2002, equation 2.4). Nothing is trained.
+
+    Parameters
+    ----------
+    head : LinearHead
+        Classifier of all classes.
+    dominant : tuple of int
+        Dominant classes.
+    skew : float
+        Share of the dominant classes. All classes are assumed to be equally frequent among them, and among the others.
+    """
+
+    head: LinearHead = field(repr=False)
+    dominant: tuple[int, ...]
+    skew: float
+
+    def answers(self, features: NDArray[np.float32]) -> HeadAnswers:
+        """Classify features of shape (rows, features)."""
+        classes, dominant = len(self.head.bias), list(self.dominant)
+        weights = np.full(classes, (1 - self.skew) / max(classes - len(dominant), 1))
+        weights[dominant] = self.skew / len(dominant)
+        shares = _softmax(self.head.scores(features)) * weights
         shares /= shares.sum(axis=1, keepdims=True)
-        places = shares.argmax(axis=1)
-        return HeadAnswers(np.array([*self.dominant, OTHER])[places], shares.max(axis=1, initial=0.0))
+        inside = shares[:, dominant]
+        return _best(np.concatenate([inside, 1 - inside.sum(axis=1, keepdims=True)], axis=1), self.dominant)
+
+
+def _softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    shares = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True, initial=-np.inf))
+    normalised: NDArray[np.float64] = shares / shares.sum(axis=1, keepdims=True)
+    return normalised
+
+
+def _best(shares: NDArray[np.float64], dominant: tuple[int, ...]) -> HeadAnswers:
+    """Return the most probable of the dominant classes and "other", which is last."""
+    labels = np.array([*dominant, OTHER])[shares.argmax(axis=1)]
+    return HeadAnswers(labels, shares.max(axis=1, initial=0.0))
 
 
 def train_linear(
@@ -122,7 +170,7 @@ def train_linear(
 
 def train_expert(
     features: NDArray[np.float32], labels: NDArray[np.int64], dominant: Sequence[int], skew: float
-) -> ExpertHead:
+) -> TrainedExpert:
     """Fit the classifier of dominant classes and "other" (section 5.2).
 
     The thesis draws as many other rows as make the dominant ones a fixed share of the training set. All rows are used
@@ -155,10 +203,10 @@ def train_expert(
     counts = np.bincount(wanted, minlength=len(places) + 1)
     weights = np.where(is_other, (1 - skew) / counts[-1], skew / len(places) / counts[wanted])
     head = train_linear(features, wanted, len(places) + 1, weights.astype(np.float32))
-    return ExpertHead(head, tuple(dominant))
+    return TrainedExpert(head, tuple(dominant))
 
 
-def heads_to_bytes(heads: Mapping[str, ExpertHead]) -> bytes:
+def heads_to_bytes(heads: Mapping[str, TrainedExpert]) -> bytes:
     """Return heads by name as bytes, for a state store."""
     arrays: dict[str, NDArray[np.float32] | NDArray[np.int64]] = {}
     for place, (name, expert) in enumerate(heads.items()):
@@ -170,12 +218,12 @@ def heads_to_bytes(heads: Mapping[str, ExpertHead]) -> bytes:
     return file.getvalue()
 
 
-def heads_from_bytes(data: bytes) -> dict[str, ExpertHead]:
+def heads_from_bytes(data: bytes) -> dict[str, TrainedExpert]:
     """Return what :func:`heads_to_bytes` wrote."""
     heads = {}
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         for place in range(len(arrays.files) // 4):
             head = LinearHead(arrays[f"{place}/weight"], arrays[f"{place}/bias"])
             name = arrays[f"{place}/name"].tobytes().decode()
-            heads[name] = ExpertHead(head, tuple(arrays[f"{place}/dominant"].tolist()))
+            heads[name] = TrainedExpert(head, tuple(arrays[f"{place}/dominant"].tolist()))
     return heads

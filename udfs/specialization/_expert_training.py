@@ -8,12 +8,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from udfs.specialization._expert_head import train_expert
-from udfs.specialization._training_rows import read_rows
+from udfs.specialization._training_rows import read_parts
 from udfs.weights import WeightsError
 
 if TYPE_CHECKING:
     from optimizer.specialization import Expert
-    from udfs.specialization._expert_head import ExpertHead
+    from udfs.specialization._expert_head import TrainedExpert
     from udfs.specialization._spec import SpecializationSpec
 
 __all__ = ["ExpertTraining"]
@@ -39,9 +39,9 @@ class ExpertTraining:
     def __init__(self, spec: SpecializationSpec) -> None:
         self._spec = spec
         self._lock = threading.Lock()
-        self._futures: dict[tuple[int, tuple[int, ...]], Future[ExpertHead]] = {}
+        self._futures: dict[tuple[int, tuple[int, ...]], Future[TrainedExpert]] = {}
 
-    def start(self, expert: Expert) -> Future[ExpertHead]:
+    def start(self, expert: Expert) -> Future[TrainedExpert]:
         """Begin to train an expert, unless this has begun."""
         key = (expert.compact, expert.dominant)
         with self._lock:
@@ -54,7 +54,7 @@ class ExpertTraining:
                 pool.shutdown(wait=False)
             return self._futures[key]
 
-    def result(self, expert: Expert) -> ExpertHead | None:
+    def result(self, expert: Expert) -> TrainedExpert | None:
         """Wait for an expert; return ``None`` if its training failed or took too long."""
         try:
             return self.start(expert).result(timeout=self._spec.training_timeout)
@@ -63,6 +63,7 @@ class ExpertTraining:
             logger.warning("training of expert %s failed: %s; the oracle continues", expert.name, reason)
             return None
 
-    def _train(self, expert: Expert) -> ExpertHead:
-        rows = read_rows(self._spec.rows)[expert.compact]
-        return train_expert(rows.features, rows.labels, expert.dominant, self._spec.training_skew)
+    def _train(self, expert: Expert) -> TrainedExpert:
+        compact = self._spec.compacts[expert.compact]
+        rows = read_parts(self._spec.parts).rows[compact.network]
+        return train_expert(rows.features, rows.labels, expert.dominant, compact.skew)

@@ -23,18 +23,21 @@ LATE = "late"
 
 @dataclass(frozen=True, slots=True)
 class CompactModel:
-    """Lower layers of a compact model, whose top is trained for dominant classes.
+    """Compact model with an assumed share of the dominant classes.
 
     Parameters
     ----------
     name : str
         Name of the model.
-    features : BatchFunction
-        Function that adds a column of features, a list per row.
+    network : int
+        Place of its network among those of the specification; several models share a network.
+    skew : float
+        Share of the dominant classes for which its top is specialised.
     """
 
     name: str
-    features: BatchFunction
+    network: int
+    skew: float
 
 
 class LabelColumns(NamedTuple):
@@ -55,10 +58,12 @@ class SpecializationSpec:
     ----------
     oracle : Member
         Model that knows all classes.
+    networks : tuple of BatchFunction
+        Lower layers of the compact models: each adds a column of features, a list per row.
     compacts : tuple of CompactModel
         Compact models, in the order of the policy.
-    rows : str
-        File with the training rows of all compact models, as workers reach it.
+    parts : str
+        File with heads and training rows, as workers reach it; see :class:`LearnedParts`.
     policy : Policy
         Settings of the algorithm.
     labels : tuple
@@ -67,8 +72,8 @@ class SpecializationSpec:
         Type of the column of answers.
     columns : LabelColumns
         Names of the columns that are added.
-    training_skew : float
-        Share of the dominant classes in the training set of an expert.
+    trains : bool
+        Train the top of an expert; otherwise the classes of a trained top are weighted.
     training_timeout : float
         Seconds after which the training of an expert counts as failed.
     batch_size : int
@@ -76,20 +81,21 @@ class SpecializationSpec:
     """
 
     oracle: Member
+    networks: tuple[BatchFunction, ...]
     compacts: tuple[CompactModel, ...]
-    rows: str
+    parts: str
     policy: Policy
     labels: tuple[str | int | float | bool, ...] = field(repr=False)
     label_type: pa.DataType
     columns: LabelColumns
-    training_skew: float
+    trains: bool
     training_timeout: float
     batch_size: int
 
     @property
     def reads(self) -> tuple[str, ...]:
         """Columns that the models read, each once; all of them read the same column."""
-        functions = [self.oracle.function, *(compact.features for compact in self.compacts)]
+        functions = [self.oracle.function, *self.networks]
         return tuple(dict.fromkeys(name for function in functions for name in function.reads))
 
     @property

@@ -10,9 +10,11 @@ import pyarrow as pa
 
 from optimizer.specialization import OTHER, SpecializationState, WindowedGreedy
 from udfs.cascades import OpenMember
+from udfs.specialization._expert_head import ReweightedExpert
 from udfs.specialization._expert_training import ExpertTraining
 from udfs.specialization._linear_scores import features_of
 from udfs.specialization._spec import LATE, ORACLE
+from udfs.specialization._training_rows import read_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from optimizer.specialization import Expert, Need
     from udfs.arrow import NewColumns
-    from udfs.specialization._expert_head import ExpertHead
+    from udfs.specialization._expert_head import Expertise, TrainedExpert
     from udfs.specialization._spec import SpecializationSpec
 
 __all__ = ["FrameLabel", "OpenModels", "StreamLabelling", "StreamMemory"]
@@ -45,8 +47,8 @@ class StreamMemory:
     ----------
     state : SpecializationState
         State of the algorithm.
-    heads : dict of str to ExpertHead
-        Heads of the experts, by name.
+    heads : dict of str to TrainedExpert
+        Experts that were trained, by name.
     time : float, optional
         Order of the last frame; ``None`` before the first.
     answered : dict of int to FrameLabel
@@ -54,7 +56,7 @@ class StreamMemory:
     """
 
     state: SpecializationState = field(default_factory=SpecializationState)
-    heads: dict[str, ExpertHead] = field(default_factory=dict)
+    heads: dict[str, TrainedExpert] = field(default_factory=dict)
     time: float | None = None
     answered: dict[int, FrameLabel] = field(default_factory=dict)
 
@@ -74,7 +76,7 @@ class OpenModels:
         self.spec, self._threads = spec, threads
         self.training = ExpertTraining(spec)
         self._oracle = OpenMember(spec.oracle, len(spec.labels), "", threads)
-        self._compacts: dict[int, Callable[[pa.RecordBatch], NewColumns]] = {}
+        self._networks: dict[int, Callable[[pa.RecordBatch], NewColumns]] = {}
 
     def ask_oracle(self, frames: pa.RecordBatch) -> list[FrameLabel]:
         """Return the answers of the oracle; the phase is not set."""
@@ -89,13 +91,18 @@ class OpenModels:
                 labels.append(FrameLabel(place, ORACLE, None, float(values[place])))
         return labels
 
-    def features(self, compact: int, frames: pa.RecordBatch) -> tuple[list[NDArray[np.float32] | None], list[str]]:
+    def reweighted(self, expert: Expert) -> ReweightedExpert:
+        """Return an expert that needs no training."""
+        compact = self.spec.compacts[expert.compact]
+        return ReweightedExpert(read_parts(self.spec.parts).heads[compact.network], expert.dominant, compact.skew)
+
+    def features(self, network: int, frames: pa.RecordBatch) -> tuple[list[NDArray[np.float32] | None], list[str]]:
         """Return the features of each frame, ``None`` for bad ones, and the reasons."""
-        function = self.spec.compacts[compact].features
-        if compact not in self._compacts:
-            self._compacts[compact] = function.open(self._threads)
+        function = self.spec.networks[network]
+        if network not in self._networks:
+            self._networks[network] = function.open(self._threads)
         names = list(function.reads)
-        new = self._compacts[compact](pa.RecordBatch.from_arrays([frames.column(name) for name in names], names=names))
+        new = self._networks[network](pa.RecordBatch.from_arrays([frames.column(name) for name in names], names=names))
         good = iter(features_of(new))
         return [next(good) if reason is None else None for reason in new.reasons], [each or "" for each in new.reasons]
 
@@ -198,13 +205,12 @@ class StreamLabelling:
         certain = algorithm.certain()
         rows = range(row, min(answers.rows, row + min(certain, spec.batch_size)))
         if need.expert is not None:
-            answers.run_compact(need.expert.compact, rows)
+            answers.run_network(need.expert, rows)
         if need.expert is None or algorithm.state.phase == "trial":
             answers.run_oracle(rows)
             return
-        head = self._memory.heads[need.expert.name]
         wanted, ahead = [], 0
-        for each, answer in zip(rows, answers.classify(need.expert, head, rows), strict=True):
+        for each, answer in zip(rows, answers.classify(need.expert, self._head(need.expert), rows), strict=True):
             if answer.reason is None:
                 if answer.label == OTHER or algorithm.need(ahead).oracle:
                     wanted.append(each)
@@ -216,9 +222,9 @@ class StreamLabelling:
         need = self._need()
         compact = None
         if need.expert is not None:
-            if row not in answers.features.get(need.expert.compact, {}):
+            if not answers.has_features(need.expert, row):
                 return None
-            (compact,) = answers.classify(need.expert, self._memory.heads[need.expert.name], [row])
+            (compact,) = answers.classify(need.expert, self._head(need.expert), [row])
             if compact.reason is not None:
                 return compact
         asks = compact is None or need.oracle or compact.label == OTHER
@@ -231,7 +237,7 @@ class StreamLabelling:
             None if oracle is None else oracle.label, None if compact is None else compact.label
         )
         state = self._memory.state
-        if state.phase == "train" and state.expert is not None:
+        if state.phase == "train" and state.expert is not None and self._models.spec.trains:
             self._models.training.start(state.expert)
         answer = oracle or compact
         assert answer is not None
@@ -240,13 +246,16 @@ class StreamLabelling:
     def _need(self) -> Need:
         """Return the models for the next frame; wait for an expert that is still in training."""
         need = self._algorithm.need()
-        if need.expert is not None and need.expert.name not in self._memory.heads:
+        if self._models.spec.trains and need.expert is not None and need.expert.name not in self._memory.heads:
             head = self._models.training.result(need.expert)
             if head is None:
                 self._algorithm.fail_training()
                 return self._algorithm.need()
             self._memory.heads[need.expert.name] = head
         return need
+
+    def _head(self, expert: Expert) -> Expertise:
+        return self._memory.heads[expert.name] if self._models.spec.trains else self._models.reweighted(expert)
 
 
 class _Answers:
@@ -256,7 +265,7 @@ class _Answers:
         self._models, self._frames = models, frames
         self.rows = frames.num_rows
         self.oracle: dict[int, FrameLabel] = {}
-        self.features: dict[int, dict[int, NDArray[np.float32] | str]] = {}
+        self._features: dict[int, dict[int, NDArray[np.float32] | str]] = {}
         self._classified: dict[tuple[str, int], FrameLabel] = {}
 
     def run_oracle(self, rows: Sequence[int]) -> None:
@@ -265,17 +274,21 @@ class _Answers:
             answers = self._models.ask_oracle(self._frames.take(pa.array(wanted)))
             self.oracle.update(zip(wanted, answers, strict=True))
 
-    def run_compact(self, compact: int, rows: Sequence[int]) -> None:
-        known = self.features.setdefault(compact, {})
+    def has_features(self, expert: Expert, row: int) -> bool:
+        return row in self._features.get(self._network(expert), {})
+
+    def run_network(self, expert: Expert, rows: Sequence[int]) -> None:
+        network = self._network(expert)
+        known = self._features.setdefault(network, {})
         wanted = [row for row in rows if row not in known]
         if wanted:
-            features, reasons = self._models.features(compact, self._frames.take(pa.array(wanted)))
+            features, reasons = self._models.features(network, self._frames.take(pa.array(wanted)))
             for row, values, reason in zip(wanted, features, reasons, strict=True):
                 known[row] = reason if values is None else values
 
-    def classify(self, expert: Expert, head: ExpertHead, rows: Sequence[int]) -> list[FrameLabel]:
+    def classify(self, expert: Expert, head: Expertise, rows: Sequence[int]) -> list[FrameLabel]:
         wanted = [row for row in rows if (expert.name, row) not in self._classified]
-        values = {row: self.features[expert.compact][row] for row in wanted}
+        values = {row: self._features[self._network(expert)][row] for row in wanted}
         good = {row: each for row, each in values.items() if not isinstance(each, str)}
         if good:
             result = head.answers(np.stack(list(good.values())))
@@ -285,3 +298,6 @@ class _Answers:
             if isinstance(each, str):
                 self._classified[expert.name, row] = FrameLabel(OTHER, None, None, None, each)
         return [self._classified[expert.name, row] for row in rows]
+
+    def _network(self, expert: Expert) -> int:
+        return self._models.spec.compacts[expert.compact].network

@@ -1,4 +1,4 @@
-"""Training rows of experts: features of the compact models and classes, in a file that workers read once."""
+"""Heads and training rows of the compact models, in a file that workers read once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from udfs.specialization._expert_head import LinearHead
 from udfs.weights import local_file
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
-__all__ = ["TrainingRows", "head_from_bytes", "read_rows", "rows_from_bytes", "rows_to_bytes"]
+__all__ = ["LearnedParts", "TrainingRows", "parts_from_bytes", "parts_to_bytes", "read_parts"]
 
 
 class TrainingRows(NamedTuple):
@@ -26,39 +24,57 @@ class TrainingRows(NamedTuple):
     labels: NDArray[np.int64]
 
 
-def rows_to_bytes(parts: Sequence[TrainingRows], head: LinearHead | None = None) -> bytes:
-    """Return the rows of all compact models, and a head of the oracle, as bytes.
+class LearnedParts(NamedTuple):
+    """Parts of a fitted classifier that are arrays.
 
-    Features are stored in half precision, the head in single precision.
+    Parameters
+    ----------
+    heads : tuple of LinearHead
+        Classifier of all classes of each compact model.
+    rows : tuple of TrainingRows
+        Training rows of each compact model; none if experts are not trained.
+    oracle : LinearHead, optional
+        Head of the oracle, if it was trained.
     """
+
+    heads: tuple[LinearHead, ...]
+    rows: tuple[TrainingRows, ...] = ()
+    oracle: LinearHead | None = None
+
+
+def parts_to_bytes(parts: LearnedParts) -> bytes:
+    """Return the parts as bytes: heads in single precision, features of training rows in half precision."""
     arrays: dict[str, Any] = {}
-    for place, part in enumerate(parts):
+    for place, head in enumerate(parts.heads):
+        arrays[f"{place}/weight"], arrays[f"{place}/bias"] = head
+    for place, rows in enumerate(parts.rows):
         largest = np.finfo(np.float16).max
-        arrays[f"{place}/features"] = np.clip(part.features, -largest, largest).astype(np.float16)
-        arrays[f"{place}/labels"] = part.labels
-    if head is not None:
-        arrays["head/weight"], arrays["head/bias"] = head
+        arrays[f"{place}/features"] = np.clip(rows.features, -largest, largest).astype(np.float16)
+        arrays[f"{place}/labels"] = rows.labels
+    if parts.oracle is not None:
+        arrays["oracle/weight"], arrays["oracle/bias"] = parts.oracle
     file = io.BytesIO()
     np.savez(file, allow_pickle=False, **arrays)
     return file.getvalue()
 
 
-def rows_from_bytes(data: bytes) -> tuple[TrainingRows, ...]:
-    """Return the rows of :func:`rows_to_bytes`."""
+def parts_from_bytes(data: bytes) -> LearnedParts:
+    """Return what :func:`parts_to_bytes` wrote."""
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        return tuple(
-            TrainingRows(arrays[f"{place}/features"].astype(np.float32), arrays[f"{place}/labels"])
-            for place in range(sum(name.endswith("/labels") for name in arrays.files))
+        names = {name.split("/")[0] for name in arrays.files} - {"oracle"}
+        places = sorted(map(int, names))
+        return LearnedParts(
+            tuple(LinearHead(arrays[f"{place}/weight"], arrays[f"{place}/bias"]) for place in places),
+            tuple(
+                TrainingRows(arrays[f"{place}/features"].astype(np.float32), arrays[f"{place}/labels"])
+                for place in places
+                if f"{place}/labels" in arrays
+            ),
+            LinearHead(arrays["oracle/weight"], arrays["oracle/bias"]) if "oracle/weight" in arrays else None,
         )
 
 
-def head_from_bytes(data: bytes) -> LinearHead | None:
-    """Return the head of the oracle in bytes of :func:`rows_to_bytes`, if there is one."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        return LinearHead(arrays["head/weight"], arrays["head/bias"]) if "head/weight" in arrays else None
-
-
 @lru_cache(maxsize=2)
-def read_rows(path: str) -> tuple[TrainingRows, ...]:
-    """Read the rows of all compact models from a file of this node; they stay in this process."""
-    return rows_from_bytes(local_file(path).read_bytes())
+def read_parts(path: str) -> LearnedParts:
+    """Read the parts from a file of this node; they stay in this process."""
+    return parts_from_bytes(local_file(path).read_bytes())

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from optimizer.specialization import Policy
 from udfs.driver import check_present, validate_arguments
-from udfs.specialization import LinearHead, TrainingRows, rows_to_bytes, train_linear
+from udfs.specialization import CompactModel, LearnedParts, LinearHead, TrainingRows, parts_to_bytes, train_linear
 from vista_spark.cascades import MembersReader, MembersWriter, as_member, bind
 from vista_spark.errors import ColumnError, InvalidArgumentError, LabelError
 from vista_spark.specialization._compacts import as_compacts, as_featurizer
@@ -20,6 +20,7 @@ from vista_spark.specialization._measurements import (
     HELD_OUT,
     FeatureRows,
     OracleMeasurement,
+    balanced_head,
     measure_compact,
     measure_features,
     measure_oracle,
@@ -48,9 +49,9 @@ class SpecializedClassifier(
 ):
     """Label streams by compact models that are trained, as the stream goes on, for the classes that it shows now.
 
-    An oracle knows all classes. Once few classes dominate the stream, the top of a compact model is trained for them,
-    on features that ``fit`` computed; it then answers the frames of these classes alone, and the oracle the others. The
-    stream returns to the oracle when the classes change. ``fit`` measures times and accuracies; whether a compact model
+    An oracle knows all classes. Once few classes dominate the stream, the top of a compact model is specialised to
+    them. This expert then answers the frames of these classes alone, and the oracle the others. The stream returns to
+    the oracle when the classes change. ``fit`` measures times and accuracies; whether a compact model
     pays follows from them.
 
     Parameters
@@ -82,8 +83,13 @@ class SpecializedClassifier(
         Answers of the oracle before the first decision. Default: from the number of classes and the accuracy.
     trainingFrames : int, optional
         Frames that the oracle answers while an expert is trained. Default: as many as take the same time.
-    trainingSkew : float
-        Share of the dominant classes in an expert's training set. Default 0.6.
+    method : {"reweight", "retrain"}
+        Way in which experts are made: weight the answers of the compact model's classifier by the classes that the
+        stream shows (default), which takes no time and needs few training rows; or train its top anew (section 5.2 of
+        the thesis).
+    skews : list of float
+        Shares of the dominant classes that experts assume. A higher share answers more frames without the oracle, with
+        more errors; of all, the cheapest that keeps the accuracy is used. Default ``[0.5, 0.7, 0.9]``.
     trainingTimeout : int
         Seconds after which the training of an expert counts as failed. Default 60.
     experts : int
@@ -146,7 +152,8 @@ class SpecializedClassifier(
         epsilon: float | None = None,
         window: int | None = None,
         trainingFrames: int | None = None,
-        trainingSkew: float | None = None,
+        method: str | None = None,
+        skews: Sequence[float] | None = None,
         trainingTimeout: int | None = None,
         experts: int | None = None,
         batchSize: int | None = None,
@@ -234,17 +241,22 @@ class SpecializedClassifier(
         else:
             sample = frame.where(F.col(HELD_OUT)).limit(self.getOracleRows())
             quality = measure_oracle(sample, oracle, oracle.member("oracle", labels), labels)
-        profiles = [
-            measure_compact(
-                name,
-                each,
-                sizes=self.getClassCounts(),
-                draws=self.getDraws(),
-                skew=self.getTrainingSkew(),
-                seed=self.getSeed(),
-            )
-            for name, each in zip(names, rows, strict=True)
-        ]
+        trains = self.getMethod() == "retrain"
+        compacts, profiles = [], []
+        for network, (name, each) in enumerate(zip(names, rows, strict=True)):
+            head_of_train = None if trains else balanced_head(each.train, len(labels))
+            for skew in self.getSkews():
+                compacts.append(CompactModel(f"{name} at {skew:g}", network, skew))
+                profile = measure_compact(
+                    compacts[-1].name,
+                    each,
+                    head_of_train,
+                    sizes=self.getClassCounts(),
+                    draws=self.getDraws(),
+                    skew=skew,
+                    seed=self.getSeed(),
+                )
+                profiles.append(profile)
         policy = Policy(
             classes=len(labels),
             accuracy=quality.accuracy,
@@ -261,10 +273,10 @@ class SpecializedClassifier(
             self._oracle,
             self._compacts,
             policy,
+            compacts,
             labels,
             kind,
-            training_skew=self.getTrainingSkew(),
-            data=rows_to_bytes([_joined(each) for each in rows], head),
+            data=parts_to_bytes(_parts([_joined(each) for each in rows], len(labels), head, trains=trains)),
         )
         return self._copyValues(model._resetUid(self.uid))  # noqa: SLF001 - as Spark ML's own estimators
 
@@ -299,9 +311,13 @@ class SpecializedClassifier(
 
 
 def _names(stages: Sequence[CNNFeaturizer | TextFeaturizer]) -> list[str]:
-    """Return a unique name for each compact model."""
+    """Return a unique name for each compact model: that of its network, with the image size or the place if needed."""
     names = [stage.getModel() for stage in stages]
-    return [name if names.count(name) == 1 else f"{name} ({place + 1})" for place, name in enumerate(names)]
+    sizes = [stage.getImageSize() if isinstance(stage, CNNFeaturizer) else None for stage in stages]
+    sized = [f"{name} {size} px" if size else name for name, size in zip(names, sizes, strict=True)]
+    if len(set(names)) < len(names):
+        names = sized if len(set(sized)) == len(sized) else [f"{name} ({n})" for n, name in enumerate(names, 1)]
+    return names
 
 
 def _split(measured: tuple[NDArray[Any], NDArray[Any], NDArray[Any], float], labels: Sequence[Any]) -> FeatureRows:
@@ -315,6 +331,12 @@ def _split(measured: tuple[NDArray[Any], NDArray[Any], NDArray[Any], float], lab
             f"{len(valid.labels)} rows. Add rows."
         )
     return FeatureRows(train, valid, seconds)
+
+
+def _parts(rows: Sequence[TrainingRows], classes: int, oracle: LinearHead | None, *, trains: bool) -> LearnedParts:
+    """Return what experts need: training rows, or classifiers of all classes."""
+    heads = tuple(balanced_head(each, classes) for each in rows)
+    return LearnedParts(heads, tuple(rows) if trains else (), oracle)
 
 
 def _joined(rows: FeatureRows) -> TrainingRows:

@@ -12,7 +12,15 @@ from optimizer.specialization import OTHER, CompactProfile, Confusion, Confusion
 from udfs.arrow import RowMap, RowPolicy
 from udfs.cascades import SampleScoring
 from udfs.driver import map_rows, quoted
-from udfs.specialization import TimedFeatures, TrainingRows, train_expert
+from udfs.specialization import (
+    Expertise,
+    LinearHead,
+    ReweightedExpert,
+    TimedFeatures,
+    TrainingRows,
+    train_expert,
+    train_linear,
+)
 from vista_spark.errors import EmptyInputError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -29,6 +37,7 @@ __all__ = [
     "LABEL",
     "FeatureRows",
     "OracleMeasurement",
+    "balanced_head",
     "measure_compact",
     "measure_features",
     "measure_oracle",
@@ -101,9 +110,18 @@ def measure_oracle(frame: DataFrame, oracle: ClassScores, member: Member, labels
 
 
 def measure_compact(
-    name: str, rows: FeatureRows, *, sizes: Sequence[int], draws: int, skew: float, seed: int
+    name: str,
+    rows: FeatureRows,
+    head: LinearHead | None,
+    *,
+    sizes: Sequence[int],
+    draws: int,
+    skew: float,
+    seed: int,
 ) -> CompactProfile:
-    """Train experts for random dominant classes, and measure their answers (section 5.3.2).
+    """Make experts for random dominant classes, and measure their answers (section 5.3.2).
+
+    Without a classifier of all classes, `head`, each expert is trained.
 
     Raises
     ------
@@ -122,13 +140,23 @@ def measure_compact(
     for size in usable:
         entries = []
         for _ in range(draws):
-            dominant = np.sort(random.choice(known, size, replace=False)).tolist()
+            dominant = tuple(np.sort(random.choice(known, size, replace=False)).tolist())
             start = time.perf_counter()
-            expert = train_expert(rows.train.features, rows.train.labels, dominant, skew)
+            expert: Expertise
+            if head is None:
+                expert = train_expert(rows.train.features, rows.train.labels, dominant, skew)
+            else:
+                expert = ReweightedExpert(head, dominant, skew)
             times.append(time.perf_counter() - start)
             entries.append(_confusion(expert.answers(rows.valid.features).labels, rows.valid.labels, dominant))
         confusions.append(Confusion(*np.mean(entries, axis=0).tolist()))
     return CompactProfile(name, rows.seconds, ConfusionCurve(usable, confusions), float(np.median(times)))
+
+
+def balanced_head(rows: TrainingRows, classes: int) -> LinearHead:
+    """Train a classifier of all classes in which each class counts the same."""
+    counts = np.bincount(rows.labels, minlength=classes)
+    return train_linear(rows.features, rows.labels, classes, (1 / counts[rows.labels]).astype(np.float32))
 
 
 def _confusion(answers: NDArray[np.int64], truths: NDArray[np.int64], dominant: Sequence[int]) -> Confusion:

@@ -27,7 +27,7 @@ from udfs.specialization import (
     PartitionLabelling,
     SpecializationSpec,
     StreamProcessor,
-    head_from_bytes,
+    parts_from_bytes,
 )
 from vista_spark.cascades import MembersReader, MembersWriter, bind
 from vista_spark.errors import ColumnError
@@ -56,15 +56,14 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
         Models.
     policy : Policy
         Settings and measurements.
+    models : sequence of CompactModel
+        Compact models with the shares of the dominant classes that they assume, in the order of the policy.
     labels : sequence
         Classes.
     kind : str
         Type of the labels, in Spark's notation.
-    training_skew : float
-        Share of the dominant classes in an expert's training set.
     data : bytes
-        Features and classes of the training rows for each compact model, and the head of the oracle, if ``fit`` trained
-        it; see :func:`udfs.specialization.rows_to_bytes`.
+        Heads and training rows; see :func:`udfs.specialization.parts_to_bytes`.
 
     Attributes
     ----------
@@ -79,15 +78,16 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
         oracle: Any,
         compacts: Sequence[Any],
         policy: Policy,
+        models: Sequence[CompactModel],
         labels: Sequence[Any],
         kind: str,
         *,
-        training_skew: float,
         data: bytes,
     ) -> None:
         super().__init__()
         self._oracle, self._compacts, self._labels, self._kind = oracle, tuple(compacts), tuple(labels), kind
-        self._training_skew, self._data, self._head = training_skew, data, head_from_bytes(data)
+        parts = parts_from_bytes(data)
+        self._models, self._data, self._head, self._trains = tuple(models), data, parts.oracle, bool(parts.rows)
         self.policy = policy
 
     @property
@@ -104,7 +104,8 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
         ]
         for place, profile in enumerate(policy.compacts):
             lines.append(
-                f"{profile.name}: {1e3 * profile.seconds:.2f} ms a frame, trained in {profile.training_seconds:.2f} s"
+                f"{profile.name}: {1e3 * profile.seconds:.2f} ms a frame, specialised in "
+                f"{profile.training_seconds:.2f} s"
             )
             for size, (a_in, e, a_out) in zip(profile.curve.classes, profile.curve.confusions, strict=True):
                 skews = [skew / 20 for skew in range(1, 21)]
@@ -121,7 +122,7 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
             "policy": asdict(self.policy),
             "labels": list(self._labels),
             "kind": self._kind,
-            "training_skew": self._training_skew,
+            "models": [asdict(model) for model in self._models],
         }
         return MembersWriter(self, facts, [self._oracle, *self._compacts], self._data)
 
@@ -136,9 +137,9 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
             members[0],
             members[1:],
             _policy(facts["policy"]),
+            [CompactModel(**model) for model in facts["models"]],
             facts["labels"],
             facts["kind"],
-            training_skew=facts["training_skew"],
             data=facts["data"],
         )
 
@@ -151,10 +152,9 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
             A column that a model reads is missing, or of the wrong type.
         """
         spark, column = dataset.sparkSession, self.getInputCol()
-        names = [profile.name for profile in self.policy.compacts]
         bound = [
-            bind(name, stage.copy().setInputCol(column), dataset)
-            for name, stage in zip(names, self._compacts, strict=True)
+            bind(f"compact[{place}]", stage.copy().setInputCol(column), dataset)
+            for place, stage in enumerate(self._compacts)
         ]
         oracle = self._bound_oracle(dataset)
         reads: dict[str, Column | str] = {}
@@ -162,15 +162,16 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
             reads.update(each.reads)
         spec = SpecializationSpec(
             oracle=oracle.member("oracle", self._labels),
-            compacts=tuple(CompactModel(name, each.function) for name, each in zip(names, bound, strict=True)),
-            rows=self._shipped_rows(spark),
+            networks=tuple(each.function for each in bound),
+            compacts=self._models,
+            parts=self._shipped_parts(spark),
             policy=self.policy,
             labels=self._labels,
             label_type=to_arrow_type(_data_type(self._kind)),
             columns=LabelColumns(
                 self.getOutputCol(), self.getModelCol(), self.getPhaseCol(), self.getConfidenceCol(), self.getErrorCol()
             ),
-            training_skew=self._training_skew,
+            trains=self._trains,
             training_timeout=float(self.getTrainingTimeout()),
             batch_size=self.getBatchSize(),
         )
@@ -182,7 +183,7 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
         features = bind("oracle", self._oracle.copy().setInputCol(self.getInputCol()), dataset)
         return ClassScores(LinearScores(features.function, self._head), features.reads, self._labels)
 
-    def _shipped_rows(self, spark: SparkSession) -> str:
+    def _shipped_parts(self, spark: SparkSession) -> str:
         file = files_of_this_process() / f"{hashlib.sha256(self._data).hexdigest()[:32]}.npz"
         if not file.exists():
             partial = file.with_suffix(".partial")

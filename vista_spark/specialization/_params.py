@@ -7,9 +7,12 @@ from typing import Any
 from pyspark.ml.param import Param, TypeConverters
 from pyspark.ml.param.shared import HasInputCol, HasLabelCol, HasOutputCol, HasSeed
 
-from udfs.driver import UNBOUND, accessors, at_least, optional_accessors, setter
+from udfs.driver import UNBOUND, accessors, at_least, one_of, optional_accessors, setter
 
-__all__ = ["SpecializedColumns", "SpecializedSettings"]
+__all__ = ["METHODS", "SpecializedColumns", "SpecializedSettings"]
+
+METHODS = ("reweight", "retrain")
+"""Ways in which experts are made."""
 
 
 def _share(name: str, *, least: float = 0.0) -> Any:
@@ -26,6 +29,13 @@ def _sizes(value: Any) -> list[int]:
     numbers = TypeConverters.toListInt(value)
     if not numbers or numbers != sorted(set(numbers)) or numbers[0] < 1:
         raise TypeError(f"classCounts must be a list of increasing positive integers, got {value!r}.")
+    return numbers
+
+
+def _skews(value: Any) -> list[float]:
+    numbers = TypeConverters.toListFloat(value)
+    if not numbers or not all(0 < number < 1 for number in numbers):
+        raise TypeError(f"skews must be a list of numbers above 0 and below 1, got {value!r}.")
     return numbers
 
 
@@ -86,9 +96,8 @@ class SpecializedSettings(HasLabelCol, HasSeed):
     trainingFrames: Param[int] = Param(
         UNBOUND, "trainingFrames", "frames before a new expert takes over", at_least("trainingFrames", 0)
     )
-    trainingSkew: Param[float] = Param(
-        UNBOUND, "trainingSkew", "share of the dominant classes in a training set", _share("trainingSkew", least=0.01)
-    )
+    method: Param[str] = Param(UNBOUND, "method", " | ".join(METHODS), one_of("method", METHODS))
+    skews: Param[list[float]] = Param(UNBOUND, "skews", "shares of the dominant classes that experts assume", _skews)
     experts: Param[int] = Param(UNBOUND, "experts", "experts that are kept for each stream", at_least("experts", 1))
     classCounts: Param[list[int]] = Param(
         UNBOUND, "classCounts", "numbers of dominant classes for which accuracies are measured", _sizes
@@ -108,7 +117,8 @@ class SpecializedSettings(HasLabelCol, HasSeed):
             labelCol="label",
             margin=-0.01,
             epsilon=0.01,
-            trainingSkew=0.6,
+            method="reweight",
+            skews=[0.5, 0.7, 0.9],
             experts=8,
             classCounts=[1, 2, 5, 10, 20],
             draws=5,
@@ -124,7 +134,8 @@ class SpecializedSettings(HasLabelCol, HasSeed):
     getEpsilon, setEpsilon = accessors(epsilon, "the probability of a check by the oracle")
     getWindow, setWindow = optional_accessors(window, "the answers of the oracle before the first decision")
     getTrainingFrames, setTrainingFrames = optional_accessors(trainingFrames, "the frames before an expert takes over")
-    getTrainingSkew, setTrainingSkew = accessors(trainingSkew, "the share of dominant classes in a training set")
+    getMethod, setMethod = accessors(method, "the way in which experts are made")
+    getSkews, setSkews = accessors(skews, "the shares of the dominant classes that experts assume")
     getExperts, setExperts = accessors(experts, "the number of experts kept for each stream")
     getClassCounts, setClassCounts = accessors(classCounts, "the numbers of dominant classes that are measured")
     getDraws, setDraws = accessors(draws, "the random sets of classes per number")
