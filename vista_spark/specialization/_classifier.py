@@ -15,6 +15,7 @@ from udfs.driver import check_present, validate_arguments
 from udfs.specialization import CompactModel, LearnedParts, LinearHead, TrainingRows, parts_to_bytes, train_linear
 from vista_spark.cascades import MembersReader, MembersWriter, as_member, bind
 from vista_spark.errors import ColumnError, InvalidArgumentError, LabelError
+from vista_spark.features import CNNFeaturizer
 from vista_spark.specialization._compacts import as_compacts, as_featurizer
 from vista_spark.specialization._measurements import (
     HELD_OUT,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
-    from vista_spark.features import CNNFeaturizer, TextFeaturizer
+    from vista_spark.features import TextFeaturizer
 
 __all__ = ["SpecializedClassifier"]
 
