@@ -10,6 +10,7 @@ from optimizer.arguments import one_of, real, whole, whole_or_none
 from optimizer.errors import InvalidArgumentError
 from optimizer.specialization._accuracy import cascaded_accuracy, cascaded_seconds
 from optimizer.specialization._dominant import choose_window, least_support
+from optimizer.specialization._state import MOST_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,38 +69,37 @@ class Policy:
     compacts : sequence of CompactProfile
         Compact models. The cheapest one that keeps the accuracy is used.
     window : int, optional
-        Answers of the oracle before the first decision. Default: that of :func:`choose_window`.
+        Answers of the oracle before dominant classes are determined. Default: that of :func:`choose_window`. Fewer are
+        sufficient where few classes make up nearly all inputs.
     margin : float
         Least difference of the expected accuracy to that of the oracle, ``tau_a``. Default -0.01.
-    tolerance : int
-        Classes by which the dominant classes of two epochs may differ and still count as equal, ``tau_r``. Default 2.
     epsilon : float
         Probability that the oracle checks an answer of a compact model. Default 0.01.
     error_limit : float
-        Share of wrong answers among those checked above which specialisation ends, ``tau_FP``. Default 0.5.
+        Share of wrong answers among those checked above which specialisation ends, ``tau_FP``, unless the errors of the
+        oracle explain it. Default 0.5.
     least_checks : int
         Checked answers before the limit counts. Default 3.
     saving : float
         Largest cost of the specialised classifier, relative to the oracle. Default 0.9.
     trial_frames : int
-        Frames on which an expert and the oracle both answer before the expert is used. Default 8.
+        Frames on which an expert and the oracle both answer before the expert is used. Default 5.
     recall_frames : int
-        Answers of the oracle after which experts from earlier are considered. Default 10.
+        Answers of the oracle after which experts from earlier are considered. Default 6.
     experts : int
-        Experts that are kept. Default 8.
+        Experts that are kept; 0 trains a new one for each scene. Default 8.
     expected_frames : int
-        Length of a specialised phase that is expected before one was seen. Default 300.
+        Answers of an expert against which the time of its training counts. Default 300.
     training_frames : int, optional
         Frames that the oracle answers before a new expert takes over. Default: the frames that it answers in the time
         of the training.
-    grows_window : bool
-        Let the window grow while the same epoch continues (lines 5 to 7). Default true.
     exit : {"estimate", "skew"}
         End specialisation by the estimated accuracy (default), or as soon as the skew is below that at its begin.
     counts_cost : bool
         Specialise only if this is cheaper than the oracle. Default true.
     refines : bool
-        Train another expert if the oracle often answers the same other classes. Default true.
+        Train another expert if the oracle often answers the same other classes. Considered whenever the frames of the
+        epoch have doubled. Default true.
     seed : int
         Seed of the checks. Default 0.
 
@@ -120,17 +120,15 @@ class Policy:
     compacts: Sequence[CompactProfile]
     window: int | None = None
     margin: float = -0.01
-    tolerance: int = 2
     epsilon: float = 0.01
     error_limit: float = 0.5
     least_checks: int = 3
     saving: float = 0.9
-    trial_frames: int = 8
-    recall_frames: int = 10
+    trial_frames: int = 5
+    recall_frames: int = 6
     experts: int = 8
     expected_frames: int = 300
     training_frames: int | None = None
-    grows_window: bool = True
     exit: str = "estimate"
     counts_cost: bool = True
     refines: bool = True
@@ -138,23 +136,30 @@ class Policy:
 
     def __post_init__(self) -> None:
         whole("classes", self.classes, 2)
-        real("accuracy", self.accuracy, 0, 1)
+        real("accuracy", self.accuracy, 0, 1, above=True)
         real("seconds", self.seconds, 0, above=True)
         if not self.compacts:
             raise InvalidArgumentError("compacts must have at least one model, got none.")
         object.__setattr__(self, "compacts", tuple(self.compacts))
-        whole_or_none("window", self.window, 2)
+        if self.window is not None and whole("window", self.window, 2) > MOST_LABELS:
+            raise InvalidArgumentError(f"window must be at most {MOST_LABELS}, got {self.window}.")
         real("margin", self.margin, -1, 1)
-        whole("tolerance", self.tolerance, 0)
         real("epsilon", self.epsilon, 0, 1)
         real("error_limit", self.error_limit, 0, 1)
         real("saving", self.saving, 0, 1, above=True)
-        for name in ("least_checks", "trial_frames", "recall_frames", "experts", "expected_frames"):
+        for name in ("least_checks", "trial_frames", "recall_frames", "expected_frames"):
             whole(name, getattr(self, name))
+        whole("experts", self.experts, 0)
         whole_or_none("training_frames", self.training_frames, 0)
         one_of("exit", self.exit, _EXITS)
         if self.window is None:
             object.__setattr__(self, "window", choose_window(classes=self.classes, accuracy=self.accuracy).window)
+
+    @property
+    def window_size(self) -> int:
+        """Size of the window."""
+        assert self.window is not None
+        return self.window
 
     def support(self, window: int) -> int:
         """Return the answers that make a class dominant in a window."""
@@ -172,6 +177,20 @@ class Policy:
         confusion = profile.curve.at(dominant)
         seconds = cascaded_seconds(skew, confusion, profile.seconds, self.seconds)
         return Estimate(compact, cascaded_accuracy(skew, confusion, self.accuracy), seconds)
+
+    def skew(self, share: float) -> float:
+        """Return the skew from the share of the oracle's answers in dominant classes: its errors lie outside."""
+        return min(1.0, share / self.accuracy)
+
+    def agreement(self, compact: int, dominant: int, skew: float) -> float:
+        """Return the expected share of a specialised model's answers that the oracle confirms: both are right."""
+        confusion = self.compacts[compact].curve.at(dominant)
+        answered = skew * (1 - confusion.e) + (1 - skew) * (1 - confusion.a_out)
+        return min(1.0, skew * confusion.a_in * self.accuracy / answered) if answered else 0.0
+
+    def is_cheaper(self, seconds: float, answered: float) -> bool:
+        """Return whether a compact model that answers some share of the inputs is cheaper than the oracle."""
+        return seconds + self.seconds * (1 - answered + self.epsilon * answered) <= self.saving * self.seconds
 
     def is_worthwhile(self, estimate: Estimate) -> bool:
         """Return whether a specialised model keeps the accuracy, and is cheaper than the oracle."""

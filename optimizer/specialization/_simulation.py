@@ -135,7 +135,7 @@ def simulate(policy: Policy, labels: Sequence[int] | NDArray[np.int64], *, seed:
             transitions += 1
             expert = stream.state.expert
             sizes.append(len(expert.dominant) if expert else 0)
-            windows.append(stream.state.window or policy.window or 0)
+            windows.append(stream.state.window)
         if stream.state.trained > trained:
             trained = stream.state.trained
             expert = stream.state.expert
@@ -159,9 +159,9 @@ def _compact_answer(
     confusion: tuple[float, float, float], dominant: tuple[int, ...], truth: int, draw: NDArray[np.float64]
 ) -> int:
     a_in, e, a_out = confusion
-    pick = dominant[int(draw[1] * len(dominant))]
-    if truth in dominant:
-        if draw[0] < a_in:
-            return truth
-        return OTHER if draw[0] < a_in + e else pick
-    return OTHER if draw[0] < a_out else pick
+    if truth not in dominant:
+        return OTHER if draw[0] < a_out else dominant[int(draw[1] * len(dominant))]
+    if draw[0] < a_in:
+        return truth
+    rest = [label for label in dominant if label != truth]
+    return OTHER if draw[0] < a_in + e or not rest else rest[int(draw[1] * len(rest))]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 
-__all__ = ["OTHER", "PHASES", "Expert", "SpecializationState"]
+__all__ = ["MOST_LABELS", "OTHER", "PHASES", "Expert", "SpecializationState"]
 
 OTHER = -1
 """Answer of a specialised model that the input belongs to no dominant class."""
+
+MOST_LABELS = 300
+"""Labels that a state keeps."""
 
 PHASES = ("explore", "train", "trial", "specialized")
 """Phases of a stream, in their usual order."""
@@ -44,55 +47,61 @@ class SpecializationState:
     phase : str
         One of :data:`PHASES`.
     labels : list of int
-        Last answers of the oracle in this epoch, ``S_j``.
-    previous : list of int
-        Those of the epoch before.
-    stable : int
-        Frames for which specialization has seemed worthwhile without interruption.
+        Last answers in this epoch, ``S_j``.
     window : int
-        Size of the window, ``w``; 0 before the first decision of an epoch.
+        Labels that the last choice of an expert is based on.
+    epoch, review : int
+        Frames since the last specialised phase ended, and the number of them at which more classes are considered.
+    candidate : list of int
+        Dominant classes for which training has seemed worthwhile.
+    stable : int
+        Frames for which it has, without interruption.
+    failures : int
+        Trainings in succession that did not pay.
+    debt : float
+        Time of the last training, in seconds, until the phase after it ends.
     experts : list of Expert
         Experts, the last used one at the end.
     expert : Expert, optional
         Expert in training, trial or use.
     trained : int
         Experts that were ever trained.
-    refused : list
-        Dominant classes whose training failed, and names of experts that failed a trial, in this epoch.
+    refused : list of str
+        Names of the experts that failed a trial in this epoch.
     ready : int
         Frame at which the training ends.
-    seen, hits : int
-        Frames of the trial, and answers of the expert that agree with the oracle.
-    answered : int
-        Answers of the expert in the trial or the specialised phase.
     recent : list of bool
-        For the last frames: is the answer a dominant class?
+        For the last frames of the trial and of the specialised phase: did the expert answer with a dominant class?
+    hits : int
+        Answers of the expert in the trial that agree with the oracle.
+    answered : int
+        Answers of the expert in the specialised phase.
     checks : list of bool
         For the last checked answers: are they wrong?
     entry_skew : float
-        Skew at the begin of the specialised phase.
-    answers : list of int
-        Answers of the experts in the last specialised phases.
+        Skew at the begin of the trial.
     """
 
     frame: int = 0
     phase: str = "explore"
     labels: list[int] = field(default_factory=list)
-    previous: list[int] = field(default_factory=list)
+    epoch: int = 0
+    review: int = 0
     stable: int = 0
+    candidate: list[int] = field(default_factory=list)
+    failures: int = 0
+    debt: float = 0.0
     window: int = 0
     experts: list[Expert] = field(default_factory=list)
     expert: Expert | None = None
     trained: int = 0
     refused: list[str] = field(default_factory=list)
     ready: int = 0
-    seen: int = 0
     answered: int = 0
     hits: int = 0
     recent: list[bool] = field(default_factory=list)
     checks: list[bool] = field(default_factory=list)
     entry_skew: float = 0.0
-    answers: list[int] = field(default_factory=list)
 
     def to_json(self) -> str:
         """Return the state as JSON."""

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from optimizer.errors import InvalidArgumentError
-from optimizer.specialization._accuracy import corrected_skew
-from optimizer.specialization._dominant import dominant_classes
-from optimizer.specialization._state import OTHER, Expert, SpecializationState
+from optimizer.specialization._choice import choose_known, choose_larger, choose_new
+from optimizer.specialization._evidence import share_in, silence
+from optimizer.specialization._exit import is_over, passes_trial
+from optimizer.specialization._state import MOST_LABELS, OTHER, Expert, SpecializationState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from optimizer.specialization._policy import Estimate, Policy
+    from optimizer.specialization._choice import Choice
+    from optimizer.specialization._policy import Policy
 
 __all__ = ["Decision", "Need", "WindowedGreedy"]
 
-_MOST_LABELS = 300
 _CHECKS = 8
-_PHASES_KEPT = 8
-_WRONG_IN_TRIAL = 0.25
+_KEPT = 3
 _REFINED = 2
-_KNOWN = 3
 _FAR = 1 << 30
 
 
@@ -75,7 +71,7 @@ class WindowedGreedy:
     ...     need = stream.need()
     ...     phases.append(stream.observe(7 if need.oracle else None, 7 if need.expert else None).phase)
     >>> [(phase, phases.count(phase)) for phase in ("explore", "trial", "specialized")]
-    [('explore', 30), ('trial', 8), ('specialized', 22)]
+    [('explore', 6), ('trial', 5), ('specialized', 49)]
     """
 
     def __init__(self, policy: Policy, state: SpecializationState | None = None, stream: str = "") -> None:
@@ -91,20 +87,22 @@ class WindowedGreedy:
         return Need(state.expert, state.phase == "trial" or self._is_checked(state.frame + ahead))
 
     def certain(self) -> int:
-        """Return the number of next frames that :meth:`need` is certain for.
+        """Return the number of next frames whose need of the oracle is known, whatever the models answer.
 
-        In the specialised phase it holds until the phase ends, which no other frame but the next can foresee.
+        While exploring, in training and on trial, each of these frames needs the oracle, unless the training fails. In
+        the specialised phase, :meth:`need` with `ahead` holds until the phase ends, which only the frames themselves
+        show: the number is larger than any stream.
         """
         state, policy = self.state, self.policy
-        if state.phase == "train":
-            return max(state.ready - state.frame, 1)
+        if state.phase == "specialized":
+            return _FAR
         if state.phase == "trial":
-            return policy.trial_frames - state.seen
-        if state.phase == "explore":
-            # A trial or training after the next decision needs the oracle too.
-            first = min(policy.recall_frames if state.experts else self._window, self._window)
-            return max(first - len(state.labels), 1) + policy.trial_frames
-        return _FAR
+            return policy.trial_frames - len(state.recent)
+        # A trial or training after the next decision needs the oracle too.
+        decision = min(policy.recall_frames, policy.window_size) - len(state.labels)
+        if state.phase == "train":
+            decision = state.ready - state.frame
+        return max(decision, 1) + policy.trial_frames
 
     def observe(self, oracle: int | None, compact: int | None = None) -> Decision:
         """Take the answers of the models for the next frame, and return its label.
@@ -131,10 +129,12 @@ class WindowedGreedy:
             )
         phase = state.phase
         state.frame += 1
-        if phase == "specialized":
-            return self._specialized(oracle, compact)
+        if phase == "specialized" and compact is not None:
+            # An answer of the oracle ahead of its need must not count as a check.
+            return self._specialized(oracle if need.oracle or compact == OTHER else None, compact)
         assert oracle is not None
-        state.labels = [*state.labels, oracle][-_MOST_LABELS:]
+        state.epoch += 1
+        state.labels = [*state.labels, oracle][-MOST_LABELS:]
         if phase == "explore":
             self._explore()
         elif phase == "train" and state.frame >= state.ready:
@@ -148,197 +148,93 @@ class WindowedGreedy:
         state = self.state
         if state.expert is None:
             raise InvalidArgumentError(f"phase must be one with an expert, got {state.phase!r}.")
-        state.refused.append(_key(state.expert.dominant))
         state.experts = [expert for expert in state.experts if expert != state.expert]
-        state.phase, state.expert = "explore", None
-
-    @property
-    def _window(self) -> int:
-        return self.state.window or self.policy.window or 0
+        self._explore_again(failures=state.failures + 1)
 
     def _explore(self) -> None:
-        """Recall an expert, or train a new one, if that is worthwhile (lines 5 to 15)."""
+        """Recall an expert, or train a new one, if that is worthwhile."""
         state, policy = self.state, self.policy
-        if len(state.labels) >= policy.recall_frames and self._recall():
+        if len(state.labels) < min(policy.recall_frames, policy.window_size):
             return
-        if not state.window and len(state.labels) >= self._window:
-            self._continue_epoch()
-        if not state.window:
-            return
-        last = state.labels[-state.window :]
-        support = policy.support(len(last))
-        dominant = dominant_classes(last, support)
-        best = self._best_for(dominant, last, support)
-        if best is None:
-            state.stable = 0
-            return
-        state.stable += 1
-        if not policy.counts_cost or self._pays(best.compact, policy.seconds - policy.compacts[best.compact].seconds):
-            self._train(best, dominant)
+        known = choose_known(policy, state)
+        choice = None if known else choose_new(policy, state)
+        if known or choice:
+            state.window = min(len(state.labels), policy.window_size)
+            state.epoch, state.review = state.window, _REFINED * policy.window_size
+        if known:
+            state.expert = known
+            self._begin_trial()
+        elif choice:
+            self._train(choice)
 
-    def _pays(self, compact: int, saved: float) -> bool:
-        """Return whether training pays, if each answer of an expert saves some seconds.
-
-        The past phases show how many answers an expert gives before the inputs change. A distribution that is stable
-        for longer than that is expected to last as long as it did.
-        """
-        state, policy = self.state, self.policy
-        answers = [*state.answers] if len(state.answers) >= _KNOWN else [*state.answers, policy.expected_frames]
-        expected = sum(answers) / len(answers)
-        if state.stable > policy.expected_frames / 4:
-            expected = max(expected, state.stable)
-        return saved * expected > policy.compacts[compact].training_seconds
-
-    def _best_for(self, dominant: frozenset[int], last: list[int], support: int) -> Estimate | None:
-        """Return the best compact model for dominant classes of some labels, if it is worthwhile."""
-        if not dominant or len(dominant) > len(last) / 2 or _key(dominant) in self.state.refused:
-            return None
-        return self.policy.best(len(dominant), _held_out_skew(last, support))
-
-    def _train(self, best: Estimate, dominant: frozenset[int]) -> None:
-        state, policy = self.state, self.policy
+    def _train(self, choice: Choice) -> None:
+        state, profile = self.state, self.policy.compacts[choice.compact]
         state.trained += 1
-        name = f"{policy.compacts[best.compact].name} {state.trained}"
-        state.expert = Expert(name, best.compact, tuple(sorted(dominant)))
-        state.phase = "train"
-        state.ready = state.frame + policy.frames_of_training(best.compact)
+        state.debt, state.window = profile.training_seconds, choice.labels
+        state.expert = Expert(f"{profile.name} {state.trained}", choice.compact, choice.dominant)
+        state.phase, state.ready = "train", state.frame + self.policy.frames_of_training(choice.compact)
         if state.ready == state.frame:
             self._begin_trial()
 
-    def _continue_epoch(self) -> None:
-        """Join the labels of the epoch before, if its dominant classes are the same (lines 5 to 7)."""
-        state, policy = self.state, self.policy
-        now, before = (
-            dominant_classes(labels, policy.support(len(labels))) if labels else None
-            for labels in (state.labels, state.previous)
-        )
-        if policy.grows_window and now is not None and before is not None and len(now ^ before) <= policy.tolerance:
-            state.labels = [*state.previous, *state.labels][-_MOST_LABELS:]
-        state.window = len(state.labels) if policy.grows_window else self._window
-
-    def _recall(self) -> bool:
-        """Begin the trial of the cheapest known expert that fits the last answers."""
-        state, policy = self.state, self.policy
-        last = state.labels[-self._window :]
-        candidates = []
-        for expert in state.experts:
-            if expert.name in state.refused:
-                continue
-            estimate = policy.estimate(expert.compact, len(expert.dominant), _share(last, expert.dominant))
-            if policy.is_worthwhile(estimate):
-                candidates.append((estimate.seconds, expert.name, expert))
-        if not candidates:
-            return False
-        state.expert = min(candidates)[2]
-        self._begin_trial()
-        return True
-
     def _begin_trial(self) -> None:
-        state = self.state
-        state.phase, state.seen, state.answered, state.hits = "trial", 0, 0, 0
+        state, policy = self.state, self.policy
         assert state.expert is not None
-        known = [expert for expert in state.experts if expert != state.expert]
-        state.experts = [*known, state.expert][-self.policy.experts :]
+        state.phase, state.recent, state.hits = "trial", [], 0
+        state.entry_skew = policy.skew(share_in(state.labels[-policy.window_size :], state.expert.dominant))
+        known = [*(expert for expert in state.experts if expert != state.expert), state.expert]
+        state.experts = known[max(len(known) - policy.experts, 0) :]
 
     def _try(self, oracle: int, compact: int) -> None:
         """Compare the expert with the oracle; use it, or go on exploring."""
-        state, policy = self.state, self.policy
-        state.seen += 1
-        state.answered += compact != OTHER
-        state.hits += compact == oracle
-        if state.seen < policy.trial_frames:
-            return
-        expert = state.expert
+        state, policy, expert = self.state, self.policy, self.state.expert
         assert expert is not None
-        wrong = state.answered - state.hits
-        seconds = policy.compacts[expert.compact].seconds + policy.seconds * (1 - state.answered / state.seen)
-        is_cheaper = not policy.counts_cost or seconds <= policy.saving * policy.seconds
-        if wrong > max(1, _WRONG_IN_TRIAL * state.seen) or not is_cheaper:
-            state.refused += [expert.name, _key(expert.dominant)]
-            state.answers = [*state.answers, 0][-_PHASES_KEPT:]
-            state.phase, state.expert = "explore", None
+        state.recent.append(compact != OTHER)
+        state.hits += compact == oracle
+        if len(state.recent) < policy.trial_frames:
             return
-        last = state.labels[-self._window :]
-        state.phase, state.checks = "specialized", []
-        state.recent = [label in expert.dominant for label in last]
-        state.answered, state.entry_skew = 0, _share(last, expert.dominant)
+        if passes_trial(policy, state, expert):
+            state.phase, state.checks, state.answered = "specialized", [], 0
+            return
+        state.refused.append(expert.name)
+        is_new = state.ready == state.frame - policy.trial_frames
+        self._explore_again(failures=state.failures + is_new)
 
-    def _specialized(self, oracle: int | None, compact: int | None) -> Decision:
+    def _specialized(self, oracle: int | None, compact: int) -> Decision:
         """Answer with the expert, and end its use if the inputs changed (lines 16 to 25)."""
         state, policy, expert = self.state, self.policy, self.state.expert
         assert expert is not None
-        assert compact is not None
         answered = compact != OTHER
         state.answered += answered
         if oracle is not None and answered:
             state.checks = [*state.checks, oracle != compact][-_CHECKS:]
-        state.recent = [*state.recent, answered][-max(self._window, policy.window or 0) :]
+        state.recent = [*state.recent, answered][-_KEPT * policy.window_size :]
         decision = Decision(compact if oracle is None else oracle, expert if oracle is None else None, "specialized")
-        state.labels = [*state.labels, decision.label][-_MOST_LABELS:]
-        if self._is_over(expert):
-            self._record_answers()
-            state.previous, state.labels = state.labels, []
-            state.stable, state.window = 0, 0
-            state.refused, state.recent, state.checks = [], [], []
-            state.phase, state.expert = "explore", None
-        elif not answered and policy.refines:
-            self._refine(expert)
+        state.labels = [*state.labels, decision.label][-MOST_LABELS:]
+        state.epoch += 1
+        if is_over(policy, state, expert):
+            state.labels = state.labels[-(silence(state.recent) or policy.recall_frames) :]
+            state.refused = []
+            self._explore_again(failures=self._count_failures(expert))
+        elif policy.refines and state.epoch >= state.review:
+            state.review = _REFINED * state.epoch
+            choice = choose_larger(policy, state, expert)
+            if choice:
+                state.failures = self._count_failures(expert)
+                self._train(choice)
         return decision
 
-    def _refine(self, expert: Expert) -> None:
-        """Train an expert for more classes, if the oracle often answers the same other classes."""
-        state, policy = self.state, self.policy
-        last = state.labels[-_REFINED * self._window :]
-        support = policy.support(len(last))
-        dominant = dominant_classes(last, support)
-        if dominant <= set(expert.dominant):
-            return
-        best = self._best_for(dominant, last, support)
-        if best is None:
-            return
-        share = _share(last, expert.dominant)
-        now = policy.estimate(expert.compact, len(expert.dominant), share).seconds
-        if best.seconds <= policy.saving * now and self._pays(best.compact, now - best.seconds):
-            self._record_answers()
-            self._train(best, dominant)
-
-    def _record_answers(self) -> None:
+    def _explore_again(self, failures: int) -> None:
         state = self.state
-        state.answers = [*state.answers, state.answered][-_PHASES_KEPT:]
+        state.phase, state.expert, state.stable = "explore", None, 0
+        state.failures, state.debt = failures, 0.0
 
-    def _is_over(self, expert: Expert) -> bool:
+    def _count_failures(self, expert: Expert) -> int:
+        """Return the number of useless trainings: the answers of such an expert saved less time than it took."""
         state, policy = self.state, self.policy
-        profile = policy.compacts[expert.compact]
-        share = sum(state.recent) / len(state.recent)
-        confusion = profile.curve.at(len(expert.dominant))
-        if len(state.checks) >= policy.least_checks and sum(state.checks) > policy.error_limit * len(state.checks):
-            return True
-        skew = corrected_skew(share, confusion)
-        if policy.exit == "skew":
-            return skew < state.entry_skew
-        estimate = policy.estimate(expert.compact, len(expert.dominant), skew)
-        measured = profile.seconds + policy.seconds * (1 - share + policy.epsilon * share)
-        if policy.counts_cost and measured > policy.saving * policy.seconds:
-            return True
-        return estimate.accuracy < policy.accuracy + policy.margin
+        saved = state.answered * (policy.seconds - policy.compacts[expert.compact].seconds)
+        return state.failures + 1 if saved < state.debt else 0
 
     def _is_checked(self, frame: int) -> bool:
         """Return whether the oracle checks a frame: a hash decides, so that a replay checks the same ones."""
         digest = hashlib.blake2b(f"{self.policy.seed}:{self._stream}:{frame}".encode(), digest_size=8).digest()
         return int.from_bytes(digest) < self.policy.epsilon * 2**64
-
-
-def _key(dominant: Collection[int]) -> str:
-    return ",".join(map(str, sorted(dominant)))
-
-
-def _share(labels: list[int], dominant: Collection[int]) -> float:
-    return sum(label in dominant for label in labels) / len(labels)
-
-
-def _held_out_skew(labels: list[int], support: int) -> float:
-    """Return the share of labels whose class would be dominant without them.
-
-    The share of all labels in dominant classes is too high, because these classes were chosen by the same labels.
-    """
-    return sum(count for count in Counter(labels).values() if count > support) / len(labels)
