@@ -51,7 +51,8 @@ class SpecializationState:
     window : int
         Labels that the last choice of an expert is based on.
     epoch, review : int
-        Frames since the last specialised phase ended, and the number of them at which more classes are considered.
+        Frames of this epoch, from the labels behind its first expert on, and the number of them at which more classes
+        are considered.
     candidate : list of int
         Dominant classes for which training has seemed worthwhile.
     stable : int
