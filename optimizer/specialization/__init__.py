@@ -11,6 +11,7 @@ from optimizer.specialization._accuracy import (
     cascaded_seconds,
     corrected_skew,
 )
+from optimizer.specialization._difference import choose_threshold
 from optimizer.specialization._dominant import (
     Detection,
     WindowChoice,
@@ -43,6 +44,7 @@ __all__ = [
     "WindowedGreedy",
     "cascaded_accuracy",
     "cascaded_seconds",
+    "choose_threshold",
     "choose_window",
     "corrected_skew",
     "detection",

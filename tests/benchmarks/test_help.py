@@ -37,6 +37,7 @@ def test_all_systems_have_programs() -> None:
         "steering",
         "transfer",
         "variants",
+        "video",
     }
 
 

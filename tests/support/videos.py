@@ -51,12 +51,13 @@ def encode_clip(
     options: Mapping[str, str] | None = None,
     stamps: Iterable[int] | None = None,
     rate: int = 25,
+    container_options: Mapping[str, str] | None = None,
 ) -> Path:
     """Encode frames; ``stamps`` are their times in hundredths of a second instead of a constant rate."""
     import av  # an optional extra
 
     frames = list(frames)
-    with av.open(str(path), "w") as container:
+    with av.open(str(path), "w", options=dict(container_options or {})) as container:
         stream: Any = container.add_stream(codec, rate=rate, options=dict(options or {}))
         stream.height, stream.width = frames[0].shape[:2]
         stream.pix_fmt = "yuvj420p" if codec == "mjpeg" else "yuv420p"

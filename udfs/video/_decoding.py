@@ -90,6 +90,7 @@ def _pictures(path: str, segment: Segment, key: int | None) -> Iterator[tuple[in
             unit = 1 / Fraction(stream.average_rate or stream.guessed_rate or _RATE)
             yield from ((stamp, unit, picture) for stamp, (_, picture) in enumerate(decoded))
             return
+        unit = Fraction(stream.time_base or 1)
         try:
             for stamp, picture in _ordered(decoded):
                 if segment.start is not None and stamp < segment.start:
@@ -100,7 +101,7 @@ def _pictures(path: str, segment: Segment, key: int | None) -> Iterator[tuple[in
                     key = None
                 if segment.end is not None and stamp >= segment.end:
                     return
-                yield stamp - segment.origin, Fraction(stream.time_base or 1), picture
+                yield stamp - segment.origin, unit, picture
         except VideoError as error:
             if key is not None:
                 raise _InexactError from error
@@ -119,9 +120,12 @@ def _ordered(decoded: Iterable[tuple[int | None, Picture]]) -> Iterator[tuple[in
             if isinstance(picture, VideoError):
                 errors[stamp] = picture
                 continue
-            for bad in sorted(bad for bad in errors if bad < stamp):
-                yield bad, errors.pop(bad)
-            yield stamp, errors.pop(stamp, picture)
+            if errors:
+                for bad in sorted(bad for bad in errors if bad < stamp):
+                    yield bad, errors.pop(bad)
+                yield stamp, errors.pop(stamp, picture)
+            else:
+                yield stamp, picture
     except VideoError:
         yield from sorted(errors.items())
         raise

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["SEGMENT_SCHEMA", "Frames", "Segments"]
 
 _SEGMENT_FIELDS = tuple(field.name for field in fields(Segment))
-SEGMENT_SCHEMA = (
-    f"path string, camera string, {', '.join(f'`{name}` bigint' for name in _SEGMENT_FIELDS)}, error string"
-)
+SEGMENT_SCHEMA = f"path string, camera string, {', '.join(f'`{name}` long' for name in _SEGMENT_FIELDS)}, reason string"
 """Columns of :class:`Segments`."""
 
 
