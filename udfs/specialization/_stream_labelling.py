@@ -143,6 +143,7 @@ class StreamLabelling:
             Hashes of the frames' content.
         """
         memory = self._memory
+        before = memory.answered
         labels: list[FrameLabel | None] = [None] * frames.num_rows
         late, live, duplicates = [], [], []
         for row, (time, digest) in enumerate(zip(times.tolist(), digests.tolist(), strict=True)):
@@ -162,7 +163,7 @@ class StreamLabelling:
                 labels[row] = answer._replace(phase=None if answer.reason else LATE)
         for row, answer in zip(live, self._live(frames.take(pa.array(live, pa.int64()))), strict=True):
             labels[row] = answer
-        self._answer_duplicates(labels, times, digests, live, duplicates)
+        self._answer_duplicates(labels, times, digests, live, duplicates, before)
         return [label for label in labels if label is not None]
 
     def _answer_duplicates(
@@ -172,11 +173,13 @@ class StreamLabelling:
         digests: NDArray[np.int64],
         live: Sequence[int],
         duplicates: Sequence[int],
+        before: dict[int, FrameLabel],
     ) -> None:
         memory = self._memory
         known = {(times[row], digests[row]): labels[row] for row in live}
         for row in duplicates:
-            labels[row] = known.get((times[row], digests[row]), memory.answered.get(int(digests[row])))
+            # Without a frame in this batch, the duplicate is of the last order of the batch before.
+            labels[row] = known.get((times[row], digests[row]), before.get(int(digests[row])))
         for row in live:
             answer = labels[row]
             if times[row] == memory.time and answer is not None:
