@@ -12,7 +12,7 @@ from udfs.specialization._expert_head import (
     train_linear,
 )
 from udfs.specialization._linear_scores import LinearScores, features_of
-from udfs.specialization._partition_labelling import DIGEST, STREAM, TIME, PartitionLabelling
+from udfs.specialization._partition_labelling import DIGEST, ROW, STREAM, TIME, PartitionLabelling
 from udfs.specialization._spec import LATE, ORACLE, CompactModel, LabelColumns, SpecializationSpec
 from udfs.specialization._stream_labelling import FrameLabel, OpenModels, StreamLabelling, StreamMemory
 from udfs.specialization._stream_processor import StreamProcessor
@@ -23,6 +23,7 @@ __all__ = [
     "DIGEST",
     "LATE",
     "ORACLE",
+    "ROW",
     "STREAM",
     "TIME",
     "CompactModel",

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from udfs.specialization._spec import SpecializationSpec
     from udfs.specialization._stream_labelling import FrameLabel
 
-__all__ = ["DIGEST", "STREAM", "TIME", "PartitionLabelling", "label_arrays", "sort_keys"]
+__all__ = ["DIGEST", "ROW", "STREAM", "TIME", "PartitionLabelling", "label_arrays", "sort_keys"]
 
 
-STREAM, TIME, DIGEST = "__stream", "__time", "__digest"
-"""Columns of the batches beside those of the user: stream, order and hash of the content."""
+STREAM, TIME, DIGEST, ROW = "__stream", "__time", "__digest", "__row"
+"""Columns beside those of the user: stream, order, hash of the content, and the user's columns packed into a struct."""
 
 
 @dataclass(frozen=True, slots=True)

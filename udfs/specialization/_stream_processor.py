@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from optimizer.specialization import SpecializationState
 from udfs.specialization._expert_head import heads_from_bytes, heads_to_bytes
-from udfs.specialization._partition_labelling import DIGEST, TIME, label_arrays, sort_keys
+from udfs.specialization._partition_labelling import DIGEST, ROW, STREAM, TIME, label_arrays
 from udfs.specialization._stream_labelling import FrameLabel, OpenModels, StreamLabelling, StreamMemory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import pandas as pd
 
     from udfs.specialization._spec import SpecializationSpec
 
@@ -36,21 +37,12 @@ class StreamProcessor(StatefulProcessor):
         Models and settings.
     key : str
         Identity of the query's models.
-    schema : bytes
-        Arrow schema of the frames, serialised.
-    keep, reads : tuple
-        As for :class:`PartitionLabelling`.
+    reads : tuple
+        For each column that the models read: its name, its field in the packed rows, and its type.
     """
 
-    def __init__(
-        self,
-        spec: SpecializationSpec,
-        key: str,
-        schema: bytes,
-        keep: tuple[str, ...],
-        reads: tuple[tuple[str, str], ...],
-    ) -> None:
-        self._spec, self._key, self._schema, self._keep, self._reads = spec, key, schema, keep, reads
+    def __init__(self, spec: SpecializationSpec, key: str, reads: tuple[tuple[str, str, pa.DataType], ...]) -> None:
+        self._spec, self._key, self._reads = spec, key, reads
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state of the streams."""
@@ -59,20 +51,22 @@ class StreamProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
         """Label the new frames of one stream, sorted by their order."""
         del timerValues
-        schema = pa.ipc.read_schema(pa.py_buffer(self._schema))
-        tables = [_table(frame, schema) for frame in rows]
-        table = pa.concat_tables(tables)
-        table = table.sort_by([(TIME, "ascending"), (DIGEST, "ascending")])
-        batch = table.combine_chunks().to_batches()[0]
-        times, digests = sort_keys(batch)
+        table = pd.concat(list(rows), ignore_index=True)
+        table.columns = pd.Index([ROW, STREAM, TIME, DIGEST])  # Spark renames columns that begin with two underscores
+        times, digests = table[TIME].to_numpy(np.float64), table[DIGEST].to_numpy(np.int64)
+        order = np.lexsort((digests, times))  # NaN is last
+        packed = [table[ROW][place] for place in order.tolist()]
+        arrays = [pa.array([_plain(row[field]) for row in packed], kind) for _, field, kind in self._reads]
+        frames = pa.RecordBatch.from_arrays(arrays, names=[name for name, _, _ in self._reads])
         memory = self._load()
         labelling = StreamLabelling(self._models(), str(key[0]), memory)
-        names = [name for name, _ in self._reads]
-        frames = pa.RecordBatch.from_arrays([batch.column(column) for _, column in self._reads], names=names)
-        labels = labelling.label(frames, times, digests)
+        labels = labelling.label(frames, times[order], digests[order])
         self._store(memory)
-        columns = [*(batch.column(name) for name in self._keep), *label_arrays(self._spec, labels)]
-        yield pa.Table.from_arrays(columns, names=[*self._keep, *self._spec.columns]).to_pandas()
+        columns = zip(self._spec.columns, label_arrays(self._spec, labels), strict=True)
+        # Objects keep integers beside nulls, which pandas would make floats.
+        yield pd.DataFrame(
+            {ROW: packed} | {name: pd.Series(array.to_pylist(), dtype=object) for name, array in columns}
+        )
 
     def close(self) -> None:
         """Keep the models for the next micro-batch."""
@@ -97,15 +91,6 @@ class StreamProcessor(StatefulProcessor):
         self._memory.update((memory.state.to_json(), heads_to_bytes(memory.heads), memory.time, answered))
 
 
-def _table(frame: pd.DataFrame, schema: pa.Schema) -> pa.Table:
-    """Return a table of pandas's columns, in which structs are rows of Spark.
-
-    Columns are taken by position: Spark renames those whose names are no identifiers of Python.
-    """
-    columns = []
-    for place, kind in enumerate(schema.types):
-        values: Any = frame.iloc[:, place]
-        if pa.types.is_struct(kind):
-            values = [None if row is None else row.asDict(recursive=True) for row in values]
-        columns.append(pa.array(values, kind, from_pandas=True))
-    return pa.Table.from_arrays(columns, schema=schema)
+def _plain(value: Any) -> Any:
+    """Return a struct as a dictionary: Spark 4.0 makes it a row."""
+    return value.asDict(recursive=True) if isinstance(value, Row) else value

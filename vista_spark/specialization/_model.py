@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.ml import Model
@@ -19,6 +20,7 @@ from udfs.driver import check_absent, check_present, quoted
 from udfs.inference import files_of_this_process
 from udfs.specialization import (
     DIGEST,
+    ROW,
     STREAM,
     TIME,
     CompactModel,
@@ -32,6 +34,7 @@ from udfs.specialization import (
 from vista_spark.cascades import MembersReader, MembersWriter, bind
 from vista_spark.errors import ColumnError
 from vista_spark.sessions import ship_weights
+from vista_spark.specialization._packed_rows import pack, unpack
 from vista_spark.specialization._params import SpecializedColumns
 
 if TYPE_CHECKING:
@@ -199,7 +202,7 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
             raise ColumnError(
                 f"outputCol, modelCol, phaseCol, confidenceCol and errorCol must differ, got {', '.join(spec.columns)}."
             )
-        check_absent(dataset, [*spec.columns, STREAM, TIME, DIGEST], "set another name, or drop it first")
+        check_absent(dataset, [*spec.columns, STREAM, TIME, DIGEST, ROW], "set another name, or drop it first")
         sources = {name: source for name, source in reads.items() if not isinstance(source, str)}
         extra = {f"__read_{place}": source for place, source in enumerate(sources.values())}
         places = dict(zip(sources, extra, strict=True))
@@ -207,7 +210,7 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
         frames = dataset.withColumns(
             {
                 **extra,
-                STREAM: F.coalesce(F.col(quoted(group)).cast("string"), F.lit("")) if group else F.lit(""),
+                STREAM: _stream(group),
                 TIME: _seconds(dataset, order),
                 DIGEST: F.xxhash64(*(F.col(quoted(column)) for _, column in names)),
             }
@@ -215,10 +218,18 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
         keep = tuple(dataset.columns)
         schema = StructType([*dataset.schema.fields, *from_arrow_schema(pa.schema(spec.adds)).fields])
         if dataset.isStreaming:
-            kind = to_arrow_schema(frames.schema)
-            key = hashlib.sha256(self._data + self.uid.encode()).hexdigest()
-            processor = StreamProcessor(spec, key, kind.serialize().to_pybytes(), keep, names)
-            return frames.groupBy(STREAM).transformWithStateInPandas(processor, schema, "Append", "None")
+            kinds = dict(zip(frames.columns, to_arrow_schema(frames.schema).types, strict=True))
+            fields = {column: f"c{place}" for place, column in enumerate([*keep, *extra.values()])}
+            reading = tuple((name, fields[column], kinds[column]) for name, column in names)
+            packed = pack(frames, fields)
+            adds = from_arrow_schema(pa.schema(spec.adds)).fields
+            labelled = packed.groupBy(STREAM).transformWithStateInPandas(
+                StreamProcessor(spec, uuid4().hex, reading),
+                StructType([packed.schema[ROW], *adds]),
+                "Append",
+                "None",
+            )
+            return labelled.select(*unpack(dataset.schema), *(F.col(quoted(field.name)) for field in adds))
         partitions = int(dataset.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
         ordered = frames.repartition(partitions if group else 1, STREAM).sortWithinPartitions(STREAM, TIME, DIGEST)
         return ordered.mapInArrow(PartitionLabelling(spec, keep, names), schema)
@@ -229,12 +240,21 @@ def _data_type(kind: str) -> DataType:
     return cast("StructType", schema).fields[0].dataType
 
 
+def _stream(group: str | None) -> Column:
+    """Return the name of each frame's stream; a null differs from the empty text."""
+    if not group:
+        return F.lit("")
+    return F.coalesce(F.concat(F.lit("="), F.col(quoted(group)).cast("string")), F.lit(""))
+
+
 def _seconds(dataset: DataFrame, order: str) -> Column:
     """Return the order of frames as a double."""
     kind, value = dataset.schema[order].dataType, F.col(quoted(order))
     if isinstance(kind, TimestampNTZType):
-        value = value.cast("timestamp")
-    if isinstance(kind, TimestampType | TimestampNTZType):
+        # As instants of the session's time zone, an hour would be missing in spring.
+        since = value - F.to_timestamp_ntz(F.lit("1970-01-01 00:00:00"))
+        return since.cast("interval second").cast("decimal(20,6)").cast("double")
+    if isinstance(kind, TimestampType):
         return F.unix_micros(value) / F.lit(1e6)
     if not isinstance(kind, NumericType):
         raise ColumnError(f"column {order!r} must be a number or a timestamp, got {kind.simpleString()}.")
