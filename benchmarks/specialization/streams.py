@@ -146,7 +146,15 @@ class Setting:
         return result, float(bound)
 
 
-def prepare(pictures: Pictures, oracle: str, compacts: Sequence[str], folder: Path, *, trains: bool = False) -> Setting:
+def prepare(
+    pictures: Pictures,
+    oracle: str,
+    compacts: Sequence[str],
+    folder: Path,
+    *,
+    trains: bool = False,
+    margin: float = Policy.margin,
+) -> Setting:
     """Train heads, measure accuracies and times, and describe the classifier."""
     models = [tuple(each.split(":")) for each in (oracle, *compacts)]
     seconds = time_bodies(pictures, [(body, int(size)) for body, size in models], cache_folder())
@@ -186,7 +194,7 @@ def prepare(pictures: Pictures, oracle: str, compacts: Sequence[str], folder: Pa
         networks=tuple(StoredFeatures(each) for each in features[1:]),
         compacts=tuple(small),
         parts=str(file),
-        policy=Policy(classes=classes, accuracy=accuracy, seconds=seconds[0], compacts=profiles),
+        policy=Policy(classes=classes, accuracy=accuracy, seconds=seconds[0], compacts=profiles, margin=margin),
         labels=tuple(pictures.names),
         label_type=pa.string(),
         columns=LabelColumns("label", "model", "phase", "confidence", "error"),
@@ -211,6 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--train", type=int, default=6, help="pictures per class to train on")
     parser.add_argument("--seeds", type=int, default=3, help="streams of each kind")
     parser.add_argument("--retrain", action="store_true", help="train the top of each expert, as the thesis does")
+    parser.add_argument("--margin", type=float, default=0.0, help="least expected accuracy relative to the oracle's")
     parser.add_argument("--json", action="store_true", help='the last line is {"ratios": {name: number, ...}}')
     options = parser.parse_args(arguments)
     started, load = time.perf_counter(), load_average()
@@ -218,7 +227,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report = Report(f"Sequential specialization: streams of {options.classes} emoji, {options.seeds} seeds")
     with TemporaryDirectory() as folder:
         setting = prepare(
-            pictures, options.oracle, options.compacts.split(","), Path(folder), trains=options.retrain
+            pictures,
+            options.oracle,
+            options.compacts.split(","),
+            Path(folder),
+            trains=options.retrain,
+            margin=options.margin,
         )
         policy = setting.spec.policy
         report.fact("policy", {"accuracy": policy.accuracy, "seconds": policy.seconds, "window": policy.window})
