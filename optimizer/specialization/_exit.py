@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["is_over", "passes_trial"]
 
+_FEWEST = 10
+
 
 def passes_trial(policy: Policy, state: SpecializationState, expert: Expert) -> bool:
     """Return whether the answers in the trial are cheaper than the oracle's, and as often confirmed as expected."""
@@ -25,7 +27,7 @@ def is_over(policy: Policy, state: SpecializationState, expert: Expert) -> bool:
     """Return whether the expert no longer fits the inputs: by its checks, its silence, its accuracy or its cost."""
     if _is_wrong(policy, state, expert) or silence(state.recent):
         return True
-    if len(state.recent) < policy.window_size:
+    if len(state.recent) < _FEWEST:
         return False
     profile = policy.compacts[expert.compact]
     confusion = profile.curve.at(len(expert.dominant))
