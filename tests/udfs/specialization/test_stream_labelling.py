@@ -142,7 +142,7 @@ def test_the_batch_size_of_models_changes_no_label(
         {"epsilon": 1.0},
         {"experts": 1},
         {"trial_frames": 1},
-        {"grows_window": False, "window": 30},
+        {"refines": False, "window": 30},
         {"counts_cost": False, "exit": "skew"},
     ],
 )
