@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-__all__ = ["contradicts", "held_out_share", "share_in", "silence", "upper_share"]
+__all__ = ["contradicts", "frequencies", "held_out_share", "share_in", "silence", "upper_share"]
 
 _SIGNIFICANCE = 0.05
 _SILENCE = 1e-4
@@ -45,6 +45,17 @@ def upper_share(flags: Sequence[bool]) -> float:
 def share_in(labels: Sequence[int], dominant: Collection[int]) -> float:
     """Return the share of the labels in some classes."""
     return sum(label in dominant for label in labels) / len(labels)
+
+
+def frequencies(labels: Sequence[int]) -> tuple[tuple[int, float], ...]:
+    """Return the share of each class among labels, sorted by class.
+
+    Examples
+    --------
+    >>> frequencies([7, 3, 7, 7])
+    ((3, 0.25), (7, 0.75))
+    """
+    return tuple((label, count / len(labels)) for label, count in sorted(Counter(labels).items()))
 
 
 def held_out_share(labels: Sequence[int], support: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 __all__ = ["MOST_LABELS", "OTHER", "PHASES", "Expert", "SpecializationState"]
 
@@ -29,11 +30,15 @@ class Expert:
         Place of the compact model in the policy.
     dominant : tuple of int
         Classes that it knows, sorted.
+    frequencies : tuple of (int, float)
+        Shares of all classes among the labels that it was made for, classes without a label left out. Default: none are
+        known, and the dominant classes count as equally frequent.
     """
 
     name: str
     compact: int
     dominant: tuple[int, ...]
+    frequencies: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(slots=True)
@@ -117,5 +122,6 @@ class SpecializationState:
         return cls(**values)
 
 
-def _expert(entry: dict[str, object]) -> Expert:
-    return Expert(entry["name"], entry["compact"], tuple(entry["dominant"]))  # type: ignore[arg-type]
+def _expert(entry: dict[str, Any]) -> Expert:
+    frequencies = tuple((label, share) for label, share in entry["frequencies"])
+    return Expert(entry["name"], entry["compact"], tuple(entry["dominant"]), frequencies)

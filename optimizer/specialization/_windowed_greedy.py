@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from optimizer.errors import InvalidArgumentError
 from optimizer.specialization._choice import choose_known, choose_larger, choose_new
-from optimizer.specialization._evidence import share_in, silence
+from optimizer.specialization._evidence import frequencies, share_in, silence
 from optimizer.specialization._exit import is_over, passes_trial
 from optimizer.specialization._state import MOST_LABELS, OTHER, Expert, SpecializationState
 
@@ -171,7 +171,8 @@ class WindowedGreedy:
         state, profile = self.state, self.policy.compacts[choice.compact]
         state.trained += 1
         state.debt, state.window = profile.training_seconds, choice.labels
-        state.expert = Expert(f"{profile.name} {state.trained}", choice.compact, choice.dominant)
+        name, labels = f"{profile.name} {state.trained}", state.labels[-choice.labels :]
+        state.expert = Expert(name, choice.compact, choice.dominant, frequencies(labels))
         state.phase, state.ready = "train", state.frame + self.policy.frames_of_training(choice.compact)
         if state.ready == state.frame:
             self._begin_trial()

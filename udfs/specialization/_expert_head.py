@@ -92,18 +92,23 @@ class ReweightedExpert:
     dominant : tuple of int
         Dominant classes.
     skew : float
-        Share of the dominant classes. All classes are assumed to be equally frequent among them, and among the others.
+        Trust in the frequencies: the new ones are assumed to be a mixture of them, with this share, and of equal ones.
+    frequencies : tuple of (int, float)
+        Shares of classes in the stream, among them all dominant ones. Default: the dominant classes are equally
+        frequent, and there are no others.
     """
 
     head: LinearHead = field(repr=False)
     dominant: tuple[int, ...]
     skew: float
+    frequencies: tuple[tuple[int, float], ...] = ()
 
     def answers(self, features: NDArray[np.float32]) -> HeadAnswers:
         """Classify features of shape (rows, features)."""
         classes, dominant = len(self.head.bias), list(self.dominant)
-        weights = np.full(classes, (1 - self.skew) / max(classes - len(dominant), 1))
-        weights[dominant] = self.skew / len(dominant)
+        weights = np.full(classes, (1 - self.skew) / classes)
+        for label, share in self.frequencies or [(label, 1 / len(dominant)) for label in dominant]:
+            weights[label] += self.skew * share
         shares = _softmax(self.head.scores(features)) * weights
         shares /= shares.sum(axis=1, keepdims=True)
         inside = shares[:, dominant]

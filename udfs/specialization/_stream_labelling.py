@@ -94,7 +94,8 @@ class OpenModels:
     def reweighted(self, expert: Expert) -> ReweightedExpert:
         """Return an expert that needs no training."""
         compact = self.spec.compacts[expert.compact]
-        return ReweightedExpert(read_parts(self.spec.parts).heads[compact.network], expert.dominant, compact.skew)
+        head = read_parts(self.spec.parts).heads[compact.network]
+        return ReweightedExpert(head, expert.dominant, compact.skew, expert.frequencies)
 
     def features(self, network: int, frames: pa.RecordBatch) -> tuple[list[NDArray[np.float32] | None], list[str]]:
         """Return the features of each frame, ``None`` for bad ones, and the reasons."""

@@ -35,7 +35,9 @@ def pack(frames: DataFrame, fields: Mapping[str, str]) -> DataFrame:
         Name of the field of each column.
     """
     kinds = {field.name: field.dataType for field in frames.schema}
-    values = [_as(F.col(quoted(name)), kinds[name], _carrier(kinds[name])).alias(field) for name, field in fields.items()]
+    values = [
+        _as(F.col(quoted(name)), kinds[name], _carrier(kinds[name])).alias(field) for name, field in fields.items()
+    ]
     return frames.select(F.struct(*values).alias(ROW), STREAM, TIME, DIGEST)
 
 

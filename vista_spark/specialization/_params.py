@@ -118,7 +118,7 @@ class SpecializedSettings(HasLabelCol, HasSeed):
             margin=-0.01,
             epsilon=0.01,
             method="reweight",
-            skews=[0.5, 0.7, 0.9],
+            skews=[0.5, 0.8],
             experts=8,
             classCounts=[1, 2, 5, 10, 20],
             draws=5,
