@@ -98,6 +98,7 @@ pictures: demo $(VENV)/test.stamp
 	$(VENV)/bin/python examples/lost_worker.py --replicas 2 --follow c002 --out $(PICTURES)/hops.png
 	$(VENV)/bin/python examples/procedure_runs.py --out $(PICTURES)/procedures.png
 	$(VENV)/bin/python examples/series_windows.py --out $(PICTURES)/sequences.png
+	$(VENV)/bin/python examples/video_differences.py --out $(PICTURES)/video.png
 	$(VENV)/bin/python examples/serving_timeline.py --out $(PICTURES)/serving_timeline.png
 	$(VENV)/bin/python examples/live_page.py --out $(PICTURES)/live_page.png
 	$(VENV)/bin/python examples/ui_tab.py --out $(PICTURES)/ui_tab.png
@@ -243,6 +244,7 @@ bench: java $(VENV)/test.stamp jvm
 	$(VENV)/bin/python -m benchmarks.serving.figures
 	$(VENV)/bin/python -m benchmarks.serving
 	$(VENV)/bin/python -m benchmarks.variants.scheduling
+	$(VENV)/bin/python -m benchmarks.video
 
 soak: java $(VENV)/test.stamp
 	$(VENV)/bin/python -m benchmarks.hopper.soak $(SOAK)

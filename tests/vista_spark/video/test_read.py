@@ -94,6 +94,15 @@ def test_bad_files_and_frames_follow_the_policy(spark: SparkSession, tmp_path: P
         video.read(spark, str(tmp_path)).count()
 
 
+def test_files_that_would_share_a_camera_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    for name in ("door.mp4", "door.avi", "gate.mp4"):
+        encode_clip(tmp_path / name, scene(3), "mjpeg")
+    with pytest.raises(Exception, match=r"door\.avi and door\.mp4"):
+        video.read(spark, str(tmp_path)).count()
+    (tmp_path / "door.avi").rename(tmp_path / "window.avi")
+    assert video.read(spark, str(tmp_path)).select("camera").distinct().count() == 3
+
+
 def test_a_stream_reads_new_files(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
