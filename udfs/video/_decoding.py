@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -156,5 +157,6 @@ def _decoded(
             for frame in frames:
                 yield frame.pts, VideoError(_CORRUPT, path) if frame.is_corrupt else frame
     except VideoError:
-        yield from ((frame.pts, frame) for frame in decoder.decode(None))
+        with contextlib.suppress(av.FFmpegError):  # the first error counts
+            yield from ((frame.pts, frame) for frame in decoder.decode(None))
         raise

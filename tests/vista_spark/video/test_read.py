@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,6 +95,13 @@ def test_bad_files_and_frames_follow_the_policy(spark: SparkSession, tmp_path: P
     assert dropped.count() == good
     with pytest.raises(Exception, match=r"truncated or corrupt.*(broken\.mp4|short\.avi)"):
         video.read(spark, str(tmp_path)).count()
+
+
+def test_contents_do_not_pass_through_spark(spark: SparkSession, cameras: Path) -> None:
+    plan = io.StringIO()
+    with contextlib.redirect_stdout(plan):
+        video.read(spark, str(cameras)).explain()
+    assert re.findall(r"ReadSchema: (\S+)", plan.getvalue()) == ["struct<path:string>"]
 
 
 def test_files_that_would_share_a_camera_are_refused(spark: SparkSession, tmp_path: Path) -> None:
