@@ -13,6 +13,7 @@ from pyarrow import fs
 from videos import REAL_VIDEOS, encode_clip, plain_frames, real_video, scene
 
 from udfs.video import VIDEO_REASONS, Sampling, VideoError, decode, divide
+from udfs.video._segments import _Packets, _segments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -231,3 +232,11 @@ def test_a_segment_is_decoded_without_those_before(name: str, tmp_path: Path) ->
     with patch("udfs.video._decoding.packets", lambda opened, *_: (read.append(1) or p for p in opened.demux(video=0))):
         assert len(decoded(path, [segment])) <= 20
     assert len(read) <= 45
+
+
+def test_a_key_frame_before_an_earlier_packet_begins_no_segment() -> None:
+    """Some multiplexers order packets so; the frame at 60 would be in neither segment."""
+    stamps = np.array([0, 20, 60, 40, 80, 100])
+    keys = np.array([True, False, False, True, True, False])
+    read = _Packets(stamps, stamps.tolist(), keys, np.ones(6, bool), Fraction(1, 100), is_whole=True)
+    assert [(segment.start, segment.end) for segment in _segments(read, _ALL)] == [(None, 80), (80, None)]
