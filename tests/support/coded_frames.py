@@ -6,6 +6,7 @@ A frame is ``1000 * class + variation``; a negative one is corrupt.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,22 +18,34 @@ from udfs.cascades import ClassScores, Member
 from udfs.specialization import (
     CompactModel,
     LabelColumns,
+    LearnedParts,
+    ReweightedExpert,
     SpecializationSpec,
     TrainingRows,
-    rows_from_bytes,
-    rows_to_bytes,
+    parts_from_bytes,
+    parts_to_bytes,
     train_expert,
+    train_linear,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["CLASSES", "CodedFeatures", "CodedScores", "CodedStage", "label_in_a_loop", "policy", "spec", "training_data"]
+__all__ = [
+    "CLASSES",
+    "CodedFeatures",
+    "CodedScores",
+    "CodedStage",
+    "compact_models",
+    "label_in_a_loop",
+    "learned_parts",
+    "policy",
+    "spec",
+]
 
 CLASSES = 12
 _WIDTH = 16
 _CURVE = ConfusionCurve((1, 5), (Confusion(0.99, 0.01, 0.98), Confusion(0.97, 0.02, 0.97)))
-_BAD = ("null", "corrupt")
 
 
 def _arrays(batch: pa.RecordBatch, kind: pa.DataType, answer: Callable[[int], Any]) -> NewColumns:
@@ -96,12 +109,18 @@ class CodedStage:
         return ClassScores(self.function, {"frame": self.column})
 
 
-def training_data(*functions: CodedFeatures, rows: int = 10) -> bytes:
-    """Compute the features of some frames of each class."""
+def compact_models(count: int) -> tuple[CompactModel, ...]:
+    """Name the compact models, a network each."""
+    return tuple(CompactModel(f"small {place}", place, 0.6) for place in range(count))
+
+
+def learned_parts(*functions: CodedFeatures, rows: int = 10, trains: bool = True) -> bytes:
+    """Compute the features of some frames of each class, and train a classifier of them."""
     codes = [1000 * place + 990 - each for place in range(CLASSES) for each in range(rows)]
     labels = np.array([code // 1000 for code in codes], np.int64)
     parts = [TrainingRows(np.array([each.answer(code) for code in codes], np.float32), labels) for each in functions]
-    return rows_to_bytes(parts)
+    heads = tuple(train_linear(part.features, part.labels, CLASSES) for part in parts)
+    return parts_to_bytes(LearnedParts(heads, tuple(parts) if trains else ()))
 
 
 def policy(compacts: int = 1, **settings: Any) -> Policy:
@@ -119,20 +138,22 @@ def spec(
     oracle: CodedScores | None = None,
     timeout: float = 60.0,
     batch_size: int = 8,
+    trains: bool = True,
     **settings: Any,
 ) -> SpecializationSpec:
     """Write the training rows to a file, and return the models and settings."""
     functions = functions or (CodedFeatures(),)
-    path.write_bytes(training_data(*functions))
+    path.write_bytes(learned_parts(*functions, trains=trains))
     return SpecializationSpec(
         oracle=Member("oracle", oracle or CodedScores(), "scores"),
-        compacts=tuple(CompactModel(f"small {place}", each) for place, each in enumerate(functions)),
-        rows=str(path),
+        networks=functions,
+        compacts=compact_models(len(functions)),
+        parts=str(path),
         policy=policy(len(functions), **settings),
         labels=tuple(f"c{place}" for place in range(CLASSES)),
         label_type=pa.string(),
         columns=LabelColumns("label", "model", "phase", "confidence", "error"),
-        training_skew=0.6,
+        trains=trains,
         training_timeout=timeout,
         batch_size=batch_size,
     )
@@ -146,8 +167,7 @@ def label_in_a_loop(
     The result is in the order of the frames, which arrive in any order of their times, each for itself.
     """
     oracle, algorithm, heads = spec.oracle.function, WindowedGreedy(spec.policy, stream=stream), {}
-    with open(spec.rows, "rb") as file:  # noqa: PTH123
-        rows = rows_from_bytes(file.read())
+    parts = parts_from_bytes(Path(spec.parts).read_bytes())
     last, simultaneous, results = -np.inf, {}, []
 
     def ask(code: int | None) -> tuple[int, float, str | None]:
@@ -158,11 +178,15 @@ def label_in_a_loop(
     def classify(code: int | None) -> tuple[int, float, str | None]:
         need = algorithm.need()
         expert = need.expert
-        if expert.name not in heads:
-            part = rows[expert.compact]
-            heads[expert.name] = train_expert(part.features, part.labels, expert.dominant, spec.training_skew)
+        assert expert is not None
+        compact = spec.compacts[expert.compact]
+        if expert.name not in heads and spec.trains:
+            rows = parts.rows[compact.network]
+            heads[expert.name] = train_expert(rows.features, rows.labels, expert.dominant, compact.skew)
+        elif expert.name not in heads:
+            heads[expert.name] = ReweightedExpert(parts.heads[compact.network], expert.dominant, compact.skew)
         batch = pa.RecordBatch.from_arrays([pa.array([code], pa.int64())], names=["frame"])
-        new = spec.compacts[expert.compact].features.open(1)(batch)
+        new = spec.networks[compact.network].open(1)(batch)
         if new.reasons[0]:
             return OTHER, 0.0, new.reasons[0]
         answers = heads[expert.name].answers(np.array(new.columns[0].to_pylist(), np.float32))

@@ -20,7 +20,7 @@ from coded_frames import CLASSES, CodedFeatures, CodedScores, label_in_a_loop, s
 
 from optimizer.specialization import OTHER, Segment, SpecializationState, draw_labels
 from udfs.specialization import FrameLabel, OpenModels, StreamLabelling, StreamMemory, _expert_training
-from udfs.specialization._expert_head import ExpertHead, HeadAnswers, heads_from_bytes, heads_to_bytes
+from udfs.specialization._expert_head import HeadAnswers, TrainedExpert, heads_from_bytes, heads_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +43,11 @@ FRAMES: Frames = [(float(place), code) for place, code in enumerate(CODES)]
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> SpecializationSpec:
     return spec(tmp_path_factory.mktemp("rows") / "rows.npz")
+
+
+@pytest.fixture(scope="module")
+def reweighted(tmp_path_factory: pytest.TempPathFactory) -> SpecializationSpec:
+    return spec(tmp_path_factory.mktemp("heads") / "heads.npz", trains=False)
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +125,14 @@ def test_any_division_into_batches_gives_the_same(
     models: SpecializationSpec, expected: list[Any], cuts: list[int], restarts: bool
 ) -> None:
     assert_same(labelled(models, FRAMES, cuts, restarts=restarts), expected)
+
+
+def test_experts_that_are_not_trained(reweighted: SpecializationSpec) -> None:
+    answers = label_in_a_loop(reweighted, FRAMES)
+    for cuts in ([], [43, 44, 160, 300]):
+        assert_same(labelled(reweighted, FRAMES, cuts), answers)
+    assert sum(row[1].startswith("small") for row in answers) > len(FRAMES) / 3
+    assert accuracy(answers) > 0.97
 
 
 def test_a_batch_per_frame_gives_the_same(models: SpecializationSpec, expected: list[Any]) -> None:
@@ -259,11 +272,11 @@ def test_a_compact_model_that_knows_nothing(tmp_path: Path) -> None:
 def test_a_compact_model_that_never_or_always_answers(
     models: SpecializationSpec, monkeypatch: pytest.MonkeyPatch, answers_other: bool
 ) -> None:
-    def answers(self: ExpertHead, features: Any) -> HeadAnswers:
+    def answers(self: TrainedExpert, features: Any) -> HeadAnswers:
         label = OTHER if answers_other else self.dominant[0]
         return HeadAnswers(np.full(len(features), label), np.full(len(features), 0.5))
 
-    monkeypatch.setattr(ExpertHead, "answers", answers)
+    monkeypatch.setattr(TrainedExpert, "answers", answers)
     rows = labelled(models, FRAMES, [70, 200])
     assert_same(rows, label_in_a_loop(models, FRAMES))
     assert accuracy(rows) > 0.9
@@ -295,7 +308,7 @@ def test_a_training_that_hangs_ends_at_its_timeout(
 
 
 def test_rows_that_are_gone_leave_the_stream_to_the_oracle(tmp_path: Path) -> None:
-    models = replace(spec(tmp_path / "rows.npz"), rows=str(tmp_path / "gone.npz"))
+    models = replace(spec(tmp_path / "rows.npz"), parts=str(tmp_path / "gone.npz"))
     assert {row[1] for row in labelled(models, FRAMES[:150])} == {"oracle"}
 
 
