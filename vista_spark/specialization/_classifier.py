@@ -221,6 +221,8 @@ class SpecializedClassifier(
         if self._oracle is None or not self._compacts:
             missing = "oracle" if self._oracle is None else "compact"
             raise InvalidArgumentError(f"{missing} must be set, got none. Call set{missing.capitalize()}.")
+        if dataset.isStreaming:
+            raise InvalidArgumentError("train must be a table, got a stream. Fit on a table, and transform the stream.")
         column, label = self.getInputCol(), self.getLabelCol()
         check_present(dataset, [column, label], "train")
         kind = dataset.schema[label].dataType.simpleString()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, FloatType
 
 from optimizer.specialization import OTHER, CompactProfile, Confusion, ConfusionCurve
 from udfs.arrow import RowMap, RowPolicy
@@ -65,10 +66,15 @@ class OracleMeasurement(NamedTuple):
 
 
 def split_rows(dataset: DataFrame, column: str, label: str, holdout: float) -> DataFrame:
-    """Return rows with a label and a mark of those that are held out, which a hash of the input chooses."""
+    """Return rows with a label and a mark of those that are held out, which a hash of the input chooses.
+
+    NaN is no label.
+    """
     place = F.pmod(F.xxhash64(F.col(quoted(column))), F.lit(_PARTS))
-    return dataset.where(F.col(quoted(label)).isNotNull()).select(
-        F.col(quoted(column)), F.col(quoted(label)).alias(LABEL), (place < holdout * _PARTS).alias(HELD_OUT)
+    value = F.col(quoted(label))
+    is_number = isinstance(dataset.schema[label].dataType, DoubleType | FloatType)
+    return dataset.where(value.isNotNull() & ~F.isnan(value) if is_number else value.isNotNull()).select(
+        F.col(quoted(column)), value.alias(LABEL), (place < holdout * _PARTS).alias(HELD_OUT)
     )
 
 

@@ -15,6 +15,13 @@ METHODS = ("reweight", "retrain")
 """Ways in which experts are made."""
 
 
+def _margin(value: Any) -> float:
+    number = TypeConverters.toFloat(value)
+    if not -1 <= number <= 1:
+        raise TypeError(f"margin must be a number from -1 to 1, got {value!r}.")
+    return number
+
+
 def _share(name: str, *, least: float = 0.0) -> Any:
     def convert(value: Any) -> float:
         number = TypeConverters.toFloat(value)
@@ -86,9 +93,7 @@ class SpecializedColumns(HasInputCol, HasOutputCol):
 class SpecializedSettings(HasLabelCol, HasSeed):
     """Settings of the algorithm and of the measurements of fit."""
 
-    margin: Param[float] = Param(
-        UNBOUND, "margin", "least expected accuracy relative to the oracle's", TypeConverters.toFloat
-    )
+    margin: Param[float] = Param(UNBOUND, "margin", "least expected accuracy relative to the oracle's", _margin)
     epsilon: Param[float] = Param(UNBOUND, "epsilon", "probability of a check by the oracle", _share("epsilon"))
     window: Param[int] = Param(
         UNBOUND, "window", "answers of the oracle before the first decision", at_least("window", 2)
