@@ -219,7 +219,7 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
         schema = StructType([*dataset.schema.fields, *from_arrow_schema(pa.schema(spec.adds)).fields])
         if dataset.isStreaming:
             kinds = dict(zip(frames.columns, to_arrow_schema(frames.schema).types, strict=True))
-            fields = {column: f"c{place}" for place, column in enumerate([*keep, *extra.values()])}
+            fields = {column: f"c{place}" for place, column in enumerate([*keep, *extra])}
             reading = tuple((name, fields[column], kinds[column]) for name, column in names)
             packed = pack(frames, fields)
             adds = from_arrow_schema(pa.schema(spec.adds)).fields
