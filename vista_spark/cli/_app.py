@@ -17,6 +17,7 @@ from vista_spark.cli._profile import profile_command
 from vista_spark.cli._score import score_command
 from vista_spark.cli._serve import serve_command
 from vista_spark.cli._skew import skew_command
+from vista_spark.cli._specialize import specialize_command
 from vista_spark.cli._transfer import transfer_command
 from vista_spark.cli._weights import weights_app
 
@@ -32,6 +33,7 @@ app.command("score")(score_command)
 app.command("cascade")(cascade_command)
 app.command("catalog")(catalog_command)
 app.command("skew")(skew_command)
+app.command("specialize")(specialize_command)
 app.command("serve")(serve_command)
 app.command("models")(models_command)
 app.command("package")(package_command)

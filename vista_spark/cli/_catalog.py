@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pyspark.ml.feature import IndexToString
 from pyspark.sql import functions as F
 from rich.console import Console
 
 from optimizer.variants import Coarsen, Compile, Factorize, Narrow, Quantize, Resize, Shorten, Transformation, Tuning
 from udfs.cli import Json, Master, out_folder, print_json, refused_before_spark, with_options
 from udfs.driver import quoted
+from vista_spark.cli._labelled import labelled_images
 from vista_spark.cli._options import (
     SOURCE,
     Model,
@@ -122,10 +122,6 @@ def catalog_command(
 
 def _labelled(source: Source, data: Loaded, seed: int) -> tuple[DataFrame, Any]:
     """Return the images with the words of their labels, and a number from 0 to 1 for each that splits them."""
-    rows = data.structured.select(quoted(source.on), quoted(data.target)).join(data.images, source.on)
-    if data.words:
-        rows = IndexToString(inputCol=data.target, outputCol=_LABEL, labels=list(data.words)).transform(rows)
-    else:
-        rows = rows.withColumnRenamed(data.target, _LABEL)
+    rows = labelled_images(source, data, _LABEL)
     buckets = 1 << 20
     return rows, F.pmod(F.xxhash64(F.col(quoted(source.on)).cast("string"), F.lit(seed)), F.lit(buckets)) / buckets
