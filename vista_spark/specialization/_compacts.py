@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vista_spark.errors import InvalidArgumentError
+from vista_spark.errors import InvalidArgumentError, UnknownModelError
 from vista_spark.features import CNNFeaturizer, TextFeaturizer
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ def as_featurizer(argument: str, model: Any) -> CNNFeaturizer | TextFeaturizer:
     try:
         stage = CNNFeaturizer(model=card, layers=-1, pooling="mean")
         layers = stage.open_network().card.layers
-    except InvalidArgumentError as error:
+    except (InvalidArgumentError, UnknownModelError) as error:
+        shown = repr(model) if isinstance(model, str) else type(model).__name__
         raise InvalidArgumentError(
-            f"{argument} must be a featurizer, a variant of a catalog, or a network, got {type(model).__name__}: "
-            f"{error}"
+            f"{argument} must be a featurizer, a variant of a catalog, or a network, got {shown}: {error}"
         ) from error
     return stage.setLayers(layers[-2].name) if len(layers) > 1 else stage
 
