@@ -36,7 +36,7 @@ class PartitionLabelling:
     spec : SpecializationSpec
         Models and settings.
     keep : tuple of str
-        Columns that pass through.
+        Names of the columns that pass through, which are the first of the batches under any name.
     reads : tuple of tuple of str
         For each column that the models read, its name in the batches.
     """
@@ -68,7 +68,7 @@ class PartitionLabelling:
                 part = batch.slice(start, end - start)
                 frames = pa.RecordBatch.from_arrays([part.column(column) for _, column in self.reads], names=names)
                 labels = labelling.label(frames, times[start:end], digests[start:end])
-                columns = [*(part.column(name) for name in self.keep), *label_arrays(self.spec, labels)]
+                columns = [*part.columns[: len(self.keep)], *label_arrays(self.spec, labels)]
                 yield pa.RecordBatch.from_arrays(columns, names=[*self.keep, *self.spec.columns])
 
 

@@ -216,13 +216,12 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
             }
         )
         keep = tuple(dataset.columns)
-        schema = StructType([*dataset.schema.fields, *from_arrow_schema(pa.schema(spec.adds)).fields])
+        fields = {column: f"c{place}" for place, column in enumerate([*keep, *extra])}
+        adds = from_arrow_schema(pa.schema(spec.adds)).fields
         if dataset.isStreaming:
             kinds = dict(zip(frames.columns, to_arrow_schema(frames.schema).types, strict=True))
-            fields = {column: f"c{place}" for place, column in enumerate([*keep, *extra])}
             reading = tuple((name, fields[column], kinds[column]) for name, column in names)
             packed = pack(frames, fields)
-            adds = from_arrow_schema(pa.schema(spec.adds)).fields
             labelled = packed.groupBy(STREAM).transformWithStateInPandas(
                 StreamProcessor(spec, uuid4().hex, reading),
                 StructType([packed.schema[ROW], *adds]),
@@ -231,8 +230,13 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
             )
             return labelled.select(*unpack(dataset.schema), *(F.col(quoted(field.name)) for field in adds))
         partitions = int(dataset.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
-        ordered = frames.repartition(partitions if group else 1, STREAM).sortWithinPartitions(STREAM, TIME, DIGEST)
-        return ordered.mapInArrow(PartitionLabelling(spec, keep, names), schema)
+        # Spark resolves the names of mapInArrow's input again, unquoted.
+        plain = frames.select(
+            *(F.col(quoted(name)).alias(field) for name, field in fields.items()), STREAM, TIME, DIGEST
+        )
+        ordered = plain.repartition(partitions if group else 1, STREAM).sortWithinPartitions(STREAM, TIME, DIGEST)
+        labelling = PartitionLabelling(spec, keep, tuple((name, fields[column]) for name, column in names))
+        return ordered.mapInArrow(labelling, StructType([*dataset.schema.fields, *adds]))
 
 
 def _data_type(kind: str) -> DataType:
