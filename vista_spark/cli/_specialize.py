@@ -88,7 +88,8 @@ def specialize_command(
                 seed=seed,
             )
         except TypeError as error:
-            raise InvalidArgumentError(f"--{error}") from error
+            # Spark puts a sentence before the Param's.
+            raise InvalidArgumentError(f"--{str(error).partition('. ')[2] or error}") from error
         for name, weights, size, stage in (
             (oracle, oracle_weights, oracle_size, classifier.getOracle()),
             (compact, compact_weights, compact_size, classifier.getCompact()[0]),
