@@ -5,6 +5,8 @@ A frame is ``1000 * class + variation``; a negative one is corrupt.
 
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +31,14 @@ from udfs.specialization import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
+
+    from optimizer.specialization import Expert
+    from udfs.arrow import BatchFunction
+    from udfs.specialization import Expertise
+
+    Frame = tuple[float | None, int | None]
+    Row = tuple[object, str | None, str | None, float | None, str | None]
 
 __all__ = [
     "CLASSES",
@@ -57,9 +66,14 @@ def _arrays(batch: pa.RecordBatch, kind: pa.DataType, answer: Callable[[int], An
 
 @dataclass(frozen=True)
 class CodedScores:
-    """Oracle: the class of a frame; for a share of the variations, `wrong`, the next class."""
+    """Oracle: the class of a frame; for a share of the variations, `wrong`, the next class.
+
+    Its process is killed at the frame `fatal` if the file `marker` does not exist yet.
+    """
 
     wrong: float = 0.0
+    fatal: int = -1
+    marker: str = ""
     batch_size: int = 7
     reads: tuple[str, ...] = ("frame",)
     adds: tuple[pa.Field, ...] = field(default=(pa.field("scores", pa.list_(pa.float64())),))
@@ -68,6 +82,9 @@ class CodedScores:
         return lambda batch: _arrays(batch, self.adds[0].type, self.answer)
 
     def answer(self, code: int) -> list[float]:
+        if code == self.fatal and not Path(self.marker).exists():
+            Path(self.marker).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
         place, variation = divmod(code, 1000)
         place = (place + (variation < 1000 * self.wrong)) % CLASSES
         return [0.78 if each == place else 0.02 for each in range(CLASSES)]
@@ -160,74 +177,75 @@ def spec(
 
 
 def label_in_a_loop(
-    spec: SpecializationSpec, frames: Iterable[tuple[float | None, int | None]], stream: str = "", *, fails: bool = False
-) -> list[tuple[str | None, str | None, str | None, float | None, str | None]]:
-    """Label frames, (time, code), one after the other: each model is called with a single frame.
+    spec: SpecializationSpec, frames: Iterable[Frame], stream: str = "", *, fails: bool = False
+) -> list[Row]:
+    """Label frames, each a time and a number, in the order of their arrival: models are called with a single frame.
 
-    The result is in the order of the frames, which arrive in any order of their times, each for itself.
+    With `fails`, no expert can be trained. A row has the label, the model, the phase, the confidence and the reason.
     """
-    oracle, algorithm, heads = spec.oracle.function, WindowedGreedy(spec.policy, stream=stream), {}
-    parts = parts_from_bytes(Path(spec.parts).read_bytes())
-    last, simultaneous, results = -np.inf, {}, []
+    models = _SingleModels(spec, stream, fails)
+    last, simultaneous, rows = -np.inf, {}, []
+    for time, code in frames:
+        if time is None or np.isnan(time):
+            rows.append((None, None, None, None, "no time"))
+        elif time < last:
+            place, confidence, reason = models.ask_oracle(code)
+            late = (spec.labels[place], "oracle", "late", confidence, None)
+            rows.append((None, None, None, None, reason) if reason else late)
+        else:
+            if time > last:
+                last, simultaneous = time, {}
+            if code not in simultaneous:
+                simultaneous[code] = models.label(code)
+            rows.append(simultaneous[code])
+    return rows
 
-    def ask(code: int | None) -> tuple[int, float, str | None]:
-        new = oracle.open(1)(pa.RecordBatch.from_arrays([pa.array([code], pa.int64())], names=["frame"]))
+
+class _SingleModels:
+    def __init__(self, spec: SpecializationSpec, stream: str, fails: bool) -> None:
+        self._spec, self._fails = spec, fails
+        self._algorithm = WindowedGreedy(spec.policy, stream=stream)
+        self._parts = parts_from_bytes(Path(spec.parts).read_bytes())
+        self._heads: dict[str, Expertise] = {}
+
+    def ask_oracle(self, code: int | None) -> tuple[int, float, str | None]:
+        new = _run_single(self._spec.oracle.function, code)
         scores = new.columns[0].to_pylist()[0]
         return (OTHER, 0.0, new.reasons[0]) if scores is None else (int(np.argmax(scores)), max(scores), None)
 
-    def classify(code: int | None) -> tuple[int, float, str | None]:
-        need = algorithm.need()
-        expert = need.expert
-        assert expert is not None
-        compact = spec.compacts[expert.compact]
-        if expert.name not in heads and spec.trains:
-            rows = parts.rows[compact.network]
-            heads[expert.name] = train_expert(rows.features, rows.labels, expert.dominant, compact.skew)
-        elif expert.name not in heads:
-            heads[expert.name] = ReweightedExpert(parts.heads[compact.network], expert.dominant, compact.skew)
-        batch = pa.RecordBatch.from_arrays([pa.array([code], pa.int64())], names=["frame"])
-        new = spec.networks[compact.network].open(1)(batch)
+    def label(self, code: int | None) -> Row:
+        if self._fails and self._algorithm.need().expert is not None:
+            self._algorithm.fail_training()
+        need = self._algorithm.need()
+        guess = answer = None
+        if need.expert is not None:
+            guess = self._classify(need.expert, code)
+            if guess[2]:
+                return None, None, None, None, guess[2]
+        if guess is None or need.oracle or guess[0] == OTHER:
+            answer = self.ask_oracle(code)
+            if answer[2]:
+                return None, None, None, None, answer[2]
+        decision = self._algorithm.observe(answer and answer[0], guess and guess[0])
+        source, confidence = ("oracle", answer[1]) if answer else (need.expert.name, guess[1])  # type: ignore[union-attr, index]
+        return self._spec.labels[decision.label], source, decision.phase, confidence, None
+
+    def _classify(self, expert: Expert, code: int | None) -> tuple[int, float, str | None]:
+        compact = self._spec.compacts[expert.compact]
+        new = _run_single(self._spec.networks[compact.network], code)
         if new.reasons[0]:
             return OTHER, 0.0, new.reasons[0]
-        answers = heads[expert.name].answers(np.array(new.columns[0].to_pylist(), np.float32))
+        if expert.name not in self._heads:
+            self._heads[expert.name] = self._made(expert, compact)
+        answers = self._heads[expert.name].answers(np.array(new.columns[0].to_pylist(), np.float32))
         return int(answers.labels[0]), float(answers.confidence[0]), None
 
-    for time, code in frames:
-        if time is None or np.isnan(time):
-            results.append((None, None, None, None, "no time"))
-            continue
-        if time < last:
-            place, confidence, reason = ask(code)
-            results.append(
-                (None, None, None, None, reason)
-                if reason
-                else (spec.labels[place], "oracle", "late", confidence, None)
-            )
-            continue
-        if time == last and code in simultaneous:
-            results.append(simultaneous[code])
-            continue
-        if time > last:
-            last, simultaneous = time, {}
-        if fails and algorithm.need().expert is not None:
-            algorithm.fail_training()
-        need = algorithm.need()
-        guess = classify(code) if need.expert is not None else (None, None, None)
-        answer = ask(code) if need.oracle or guess[0] in (None, OTHER) else (None, None, None)
-        reason = guess[2] or answer[2]
-        if reason:
-            row = (None, None, None, None, reason)
-        else:
-            name = need.expert.name if need.expert is not None else None
-            decision = algorithm.observe(answer[0], guess[0])
-            by_oracle = answer[0] is not None
-            row = (
-                spec.labels[decision.label],
-                "oracle" if by_oracle else name,
-                decision.phase,
-                answer[1] if by_oracle else guess[1],
-                None,
-            )
-        simultaneous[code] = row
-        results.append(row)
-    return results
+    def _made(self, expert: Expert, compact: CompactModel) -> Expertise:
+        if not self._spec.trains:
+            return ReweightedExpert(self._parts.heads[compact.network], expert.dominant, compact.skew)
+        rows = self._parts.rows[compact.network]
+        return train_expert(rows.features, rows.labels, expert.dominant, compact.skew)
+
+
+def _run_single(function: BatchFunction, code: int | None) -> NewColumns:
+    return function.open(1)(pa.RecordBatch.from_arrays([pa.array([code], pa.int64())], names=["frame"]))

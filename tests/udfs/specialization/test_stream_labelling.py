@@ -6,6 +6,7 @@ import json
 import threading
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def labelled(
     opened, memory = OpenModels(spec, 1), StreamMemory()
     rows: list[Any] = [None] * len(frames)
     bounds = [0, *sorted(cuts), len(frames)]
-    for start, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, end in pairwise(bounds):
         order = sorted(range(start, end), key=lambda row: _key(frames[row]))
         batch = pa.RecordBatch.from_arrays([pa.array([frames[row][1] for row in order], pa.int64())], names=["frame"])
         times = np.array([np.nan if frames[row][0] is None else frames[row][0] for row in order], np.float64)
