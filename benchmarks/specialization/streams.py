@@ -156,10 +156,10 @@ def prepare(
     train = np.flatnonzero(~pictures.is_test)
     # Accuracies are measured on a picture per class of the vendor that the stream shows.
     valid = np.array([pictures.of_class(label)[0] for label in range(classes)])
-    parts = [
-        FeatureRows(*(TrainingRows(each[part], pictures.labels[part]) for part in (train, valid)), cost)
-        for each, cost in zip(features, seconds, strict=True)
-    ]
+    parts = []
+    for each, cost in zip(features, seconds, strict=True):
+        learned, checked = (TrainingRows(each[rows], pictures.labels[rows]) for rows in (train, valid))
+        parts.append(FeatureRows(learned, checked, cost))
     head = train_linear(*parts[0].train, classes)
     accuracy = float((head.scores(parts[0].valid.features).argmax(1) == parts[0].valid.labels).mean())
     small, profiles = [], []

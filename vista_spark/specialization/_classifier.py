@@ -89,9 +89,9 @@ class SpecializedClassifier(
         stream shows (default), which takes no time and needs few training rows; or train its top anew (section 5.2 of
         the thesis).
     skews : list of float
-        Weights of the stream's frequencies of classes, against equal ones; with "retrain" shares of the dominant classes
-        in the training set. A higher share answers more frames without the oracle, with
-        more errors; of all, the cheapest that keeps the accuracy is used. Default ``[0.5, 0.8]``.
+        Weights of the stream's frequencies of classes, against equal ones; with ``"retrain"``, shares of the dominant
+        classes in the training set. A higher one answers more frames without the oracle, with more errors. Of all, the
+        cheapest that keeps the accuracy is used. Default ``[0.5, 0.8]``.
     trainingTimeout : int
         Seconds after which the training of an expert counts as failed. Default 60.
     experts : int
