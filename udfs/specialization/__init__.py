@@ -3,6 +3,7 @@
 Shen, *System for Serving Deep Neural Networks Efficiently*, chapter 5.
 """
 
+from udfs.specialization._block_errors import BlockErrors
 from udfs.specialization._expert_head import (
     Expertise,
     LinearHead,
@@ -13,7 +14,7 @@ from udfs.specialization._expert_head import (
 )
 from udfs.specialization._linear_scores import LinearScores, features_of
 from udfs.specialization._partition_labelling import DIGEST, ROW, STREAM, TIME, PartitionLabelling
-from udfs.specialization._spec import LATE, ORACLE, CompactModel, LabelColumns, SpecializationSpec
+from udfs.specialization._spec import LATE, ORACLE, REPEAT, CompactModel, LabelColumns, SpecializationSpec
 from udfs.specialization._stream_labelling import FrameLabel, OpenModels, StreamLabelling, StreamMemory
 from udfs.specialization._stream_processor import StreamProcessor
 from udfs.specialization._timed_features import TimedFeatures
@@ -23,9 +24,11 @@ __all__ = [
     "DIGEST",
     "LATE",
     "ORACLE",
+    "REPEAT",
     "ROW",
     "STREAM",
     "TIME",
+    "BlockErrors",
     "CompactModel",
     "Expertise",
     "FrameLabel",

@@ -11,14 +11,18 @@ if TYPE_CHECKING:
     from optimizer.specialization import Policy
     from udfs.arrow import BatchFunction
     from udfs.cascades import Member
+    from udfs.video import DifferenceDetector
 
-__all__ = ["LATE", "ORACLE", "CompactModel", "LabelColumns", "SpecializationSpec"]
+__all__ = ["LATE", "ORACLE", "REPEAT", "CompactModel", "LabelColumns", "SpecializationSpec"]
 
 ORACLE = "oracle"
 """Name of the oracle in the column of the model that answered."""
 
 LATE = "late"
 """Phase of a frame that came after a later frame of its stream was labelled."""
+
+REPEAT = "repeat"
+"""Phase of a frame that repeats an earlier one, whose answer it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ class SpecializationSpec:
         Seconds after which the training of an expert counts as failed.
     batch_size : int
         Frames that a compact model answers together.
+    difference : DifferenceDetector, optional
+        Detector of frames that repeat an earlier one. Default: models answer all frames.
     """
 
     oracle: Member
@@ -91,6 +97,7 @@ class SpecializationSpec:
     trains: bool
     training_timeout: float
     batch_size: int
+    difference: DifferenceDetector | None = None
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ from udfs.cascades import OpenMember
 from udfs.specialization._expert_head import ReweightedExpert
 from udfs.specialization._expert_training import ExpertTraining
 from udfs.specialization._linear_scores import features_of
-from udfs.specialization._spec import LATE, ORACLE
+from udfs.specialization._repetition import find_references
+from udfs.specialization._spec import LATE, ORACLE, REPEAT
 from udfs.specialization._training_rows import read_parts
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from udfs.arrow import NewColumns
     from udfs.specialization._expert_head import Expertise, TrainedExpert
     from udfs.specialization._spec import SpecializationSpec
+    from udfs.video import Thumbnail
 
 __all__ = ["FrameLabel", "OpenModels", "StreamLabelling", "StreamMemory"]
 
@@ -53,12 +55,18 @@ class StreamMemory:
         Order of the last frame; ``None`` before the first.
     answered : dict of int to FrameLabel
         Frames of that order, by a hash of their content.
+    reference : array of float32, optional
+        Thumbnail of the last frame that repeats no other, if repetitions are detected.
+    reference_label : FrameLabel, optional
+        Its answer.
     """
 
     state: SpecializationState = field(default_factory=SpecializationState)
     heads: dict[str, TrainedExpert] = field(default_factory=dict)
     time: float | None = None
     answered: dict[int, FrameLabel] = field(default_factory=dict)
+    reference: Thumbnail | None = None
+    reference_label: FrameLabel | None = None
 
 
 class OpenModels:
@@ -162,7 +170,7 @@ class StreamLabelling:
         if late:
             for row, answer in zip(late, self._models.ask_oracle(frames.take(pa.array(late))), strict=True):
                 labels[row] = answer._replace(phase=None if answer.reason else LATE)
-        for row, answer in zip(live, self._live(frames.take(pa.array(live, pa.int64()))), strict=True):
+        for row, answer in zip(live, self._distinct(frames.take(pa.array(live, pa.int64()))), strict=True):
             labels[row] = answer
         self._answer_duplicates(labels, times, digests, live, duplicates, before)
         return [label for label in labels if label is not None]
@@ -185,6 +193,24 @@ class StreamLabelling:
             answer = labels[row]
             if times[row] == memory.time and answer is not None:
                 memory.answered[int(digests[row])] = answer
+
+    def _distinct(self, frames: pa.RecordBatch) -> list[FrameLabel]:
+        """Answer frames in their order; those that repeat another have its answer."""
+        spec, memory = self._models.spec, self._memory
+        if spec.difference is None:
+            return self._live(frames)
+        images = frames.column(spec.oracle.function.reads[0]).to_pylist()
+        places, memory.reference = find_references(spec.difference, images, memory.reference)
+        distinct = [row for row, place in enumerate(places) if place is None]
+        answers = dict(zip(distinct, self._live(frames.take(pa.array(distinct, pa.int64()))), strict=True))
+        labels = []
+        for row, place in enumerate(places):
+            answer = answers[row] if place is None else answers.get(place, memory.reference_label)
+            assert answer is not None
+            labels.append(answer if place is None or answer.reason else answer._replace(phase=REPEAT))
+        if distinct:
+            memory.reference_label = answers[distinct[-1]]
+        return labels
 
     def _live(self, frames: pa.RecordBatch) -> list[FrameLabel]:
         """Answer frames in their order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamProcessor"]
 
-_MEMORY = "state string, heads binary, time double, answered string"
+_MEMORY = "state string, heads binary, time double, answered string, reference binary, reference_label string"
 _OPEN: dict[str, OpenModels] = {}  # models of the last query, which outlive a micro-batch
 
 
@@ -82,13 +83,32 @@ class StreamProcessor(StatefulProcessor):
         row = self._memory.get()
         if row is None:
             return StreamMemory()
-        state, heads, time, answered = row
-        known = {int(digest): FrameLabel(*label) for digest, label in json.loads(answered)}
-        return StreamMemory(SpecializationState.from_json(state), heads_from_bytes(bytes(heads)), time, known)
+        state, heads, time, answered, reference, label = row
+        known = {int(digest): FrameLabel(*values) for digest, values in json.loads(answered)}
+        thumbnail = np.load(io.BytesIO(bytes(reference)), allow_pickle=False) if reference else None
+        return StreamMemory(
+            SpecializationState.from_json(state),
+            heads_from_bytes(bytes(heads)),
+            time,
+            known,
+            thumbnail,
+            FrameLabel(*json.loads(label)) if label else None,
+        )
 
     def _store(self, memory: StreamMemory) -> None:
-        answered = json.dumps(list(memory.answered.items()))
-        self._memory.update((memory.state.to_json(), heads_to_bytes(memory.heads), memory.time, answered))
+        reference = io.BytesIO()
+        if memory.reference is not None:
+            np.save(reference, memory.reference, allow_pickle=False)
+        self._memory.update(
+            (
+                memory.state.to_json(),
+                heads_to_bytes(memory.heads),
+                memory.time,
+                json.dumps(list(memory.answered.items())),
+                reference.getvalue(),
+                json.dumps(memory.reference_label) if memory.reference_label else "",
+            )
+        )
 
 
 def _plain(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """Video files in tasks: division into segments, decoding with PyAV, and detection of differences between frames."""
 
 from udfs.video._decoding import decode
-from udfs.video._difference import Difference, DifferenceDetector, block_error, thumbnail
+from udfs.video._difference import Difference, DifferenceDetector, Thumbnail, block_error, thumbnail
 from udfs.video._errors import VIDEO_REASONS, VideoError
 from udfs.video._frames import SEGMENT_SCHEMA, Frames, Segments
 from udfs.video._names import ENDINGS
@@ -20,6 +20,7 @@ __all__ = [
     "Sampling",
     "Segment",
     "Segments",
+    "Thumbnail",
     "VideoError",
     "block_error",
     "decode",

@@ -14,9 +14,10 @@ from udfs.images import open_rgb
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Difference", "DifferenceDetector", "block_error", "thumbnail"]
+__all__ = ["Difference", "DifferenceDetector", "Thumbnail", "block_error", "thumbnail"]
 
 Thumbnail = np.ndarray[Any, np.dtype[np.float32]]
+"""Averages over the cells of a grid, of shape (height, width, channels)."""
 
 
 def thumbnail(frame: Mapping[str, Any] | np.ndarray[Any, Any], size: tuple[int, int] = (32, 24)) -> Thumbnail:

@@ -73,7 +73,8 @@ class SpecializedClassifier(
         Column of the frames' order within their stream: a number or a timestamp. Default ``"t"``.
     outputCol, modelCol, phaseCol, confidenceCol, errorCol : str
         Columns for the answer, of the type of the labels; the model that answered, ``"oracle"`` or the name of an
-        expert; the phase, ``"explore"``, ``"train"``, ``"trial"``, ``"specialized"`` or ``"late"``; the probability of
+        expert; the phase, ``"explore"``, ``"train"``, ``"trial"``, ``"specialized"``,
+        ``"repeat"`` or ``"late"``; the probability of
         the answer; and the reason of a frame without one. Defaults ``"prediction"``, ``"model"``, ``"phase"``,
         ``"confidence"``, ``"frame_error"``.
     margin : float
@@ -96,6 +97,10 @@ class SpecializedClassifier(
         Seconds after which the training of an expert counts as failed. Default 60.
     experts : int
         Experts that are kept for each stream, for scenes that return. Default 8.
+    difference : float, optional
+        Largest difference of a frame from the last one that a model answered, in squared grey levels, at which it has
+        the same answer without a model; see :meth:`SpecializedModel.choose_difference`. Default: models answer all
+        frames.
     batchSize : int
         Frames that a compact model answers together. Default 32.
     classCounts, draws : list of int and int
@@ -158,6 +163,7 @@ class SpecializedClassifier(
         skews: Sequence[float] | None = None,
         trainingTimeout: int | None = None,
         experts: int | None = None,
+        difference: float | None = None,
         batchSize: int | None = None,
         classCounts: Sequence[int] | None = None,
         draws: int | None = None,

@@ -12,11 +12,11 @@ from pyspark.ml import Model
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema, to_arrow_type
-from pyspark.sql.types import DataType, NumericType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DataType, StructType
 
 from optimizer.specialization import CompactProfile, Confusion, ConfusionCurve, Policy
 from udfs.cascades import ClassScores
-from udfs.driver import check_absent, check_present, quoted
+from udfs.driver import check_absent, check_image, check_present, quoted
 from udfs.inference import files_of_this_process
 from udfs.specialization import (
     DIGEST,
@@ -31,9 +31,12 @@ from udfs.specialization import (
     StreamProcessor,
     parts_from_bytes,
 )
+from udfs.video import DifferenceDetector
 from vista_spark.cascades import MembersReader, MembersWriter, bind
 from vista_spark.errors import ColumnError
 from vista_spark.sessions import ship_weights
+from vista_spark.specialization._difference import choose_from_pairs, frame_pairs
+from vista_spark.specialization._order import order_of, stream_of
 from vista_spark.specialization._packed_rows import pack, unpack
 from vista_spark.specialization._params import SpecializedColumns
 
@@ -119,6 +122,53 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
                 )
         return "\n".join(lines)
 
+    def choose_difference(
+        self, frames: DataFrame, *, target: float = 0.98, delta: float = 0.05, pairs: int = 500, seed: int = 0
+    ) -> float | None:
+        """Choose the value of `difference` by random pairs of frames of the same stream, 1 to 32 frames apart.
+
+        Parameters
+        ----------
+        frames : DataFrame
+            Frames of streams, as for ``transform``.
+        target : float
+            Least share of frames that have the answer of the oracle. Default 0.98.
+        delta : float
+            Probability that the share is lower. Default 0.05.
+        pairs : int
+            Pairs for which the oracle is asked, on average. Default 500.
+        seed : int
+            Seed of the sample. Default 0.
+
+        Returns
+        -------
+        float or None
+            Largest difference at which the target holds for such pairs; ``None`` if there is none.
+
+        Raises
+        ------
+        ColumnError
+            A column is missing, or of the wrong type.
+        EmptyInputError
+            There are no pairs, or the oracle answers none.
+
+        References
+        ----------
+        Kang et al., NoScope: Optimizing Neural Network Queries over Video at Scale, VLDB 2017, section 5.1.
+
+        Examples
+        --------
+        >>> model.setDifference(model.choose_difference(frames))  # doctest: +SKIP
+        """
+        order, group, image = self.getOrderCol(), self.getGroupCol(), self.getInputCol()
+        check_image(frames, image, "frames")
+        check_present(frames, [order, *([group] if group else [])], "frames")
+        oracle = self._bound_oracle(frames)
+        ordered = frames.withColumns({STREAM: stream_of(group), TIME: order_of(frames, order)})
+        sample = frame_pairs(ordered, F.col(quoted(image)), pairs, seed)
+        member = oracle.member("oracle", self._labels)
+        return choose_from_pairs(sample, member, oracle.reads, len(self._labels), target, delta)
+
     def write(self) -> MembersWriter:
         """Return a writer of the Params, the measurements and the models."""
         facts = {
@@ -154,7 +204,7 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
         ColumnError
             A column that a model reads is missing, or of the wrong type.
         """
-        spark, column = dataset.sparkSession, self.getInputCol()
+        spark, column, difference = dataset.sparkSession, self.getInputCol(), self.getDifference()
         bound = [
             bind(f"compact[{place}]", stage.copy().setInputCol(column), dataset)
             for place, stage in enumerate(self._compacts)
@@ -177,6 +227,7 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
             trains=self._trains,
             training_timeout=float(self.getTrainingTimeout()),
             batch_size=self.getBatchSize(),
+            difference=None if difference is None else DifferenceDetector(difference),
         )
         return spec, reads
 
@@ -197,6 +248,8 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
     def _transform(self, dataset: DataFrame) -> DataFrame:
         order, group = self.getOrderCol(), self.getGroupCol()
         check_present(dataset, [order, *([group] if group else [])], "frames")
+        if self.getDifference() is not None:
+            check_image(dataset, self.getInputCol(), "frames")
         spec, reads = self.spec(dataset)
         if len(set(spec.columns)) < len(spec.columns):
             raise ColumnError(
@@ -210,8 +263,8 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
         frames = dataset.withColumns(
             {
                 **extra,
-                STREAM: _stream(group),
-                TIME: _seconds(dataset, order),
+                STREAM: stream_of(group),
+                TIME: order_of(dataset, order),
                 DIGEST: F.xxhash64(*(F.col(quoted(column)) for _, column in names)),
             }
         )
@@ -242,27 +295,6 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
 def _data_type(kind: str) -> DataType:
     schema = StructType.fromDDL(f"label {kind}")
     return cast("StructType", schema).fields[0].dataType
-
-
-def _stream(group: str | None) -> Column:
-    """Return the name of each frame's stream; a null differs from the empty text."""
-    if not group:
-        return F.lit("")
-    return F.coalesce(F.concat(F.lit("="), F.col(quoted(group)).cast("string")), F.lit(""))
-
-
-def _seconds(dataset: DataFrame, order: str) -> Column:
-    """Return the order of frames as a double."""
-    kind, value = dataset.schema[order].dataType, F.col(quoted(order))
-    if isinstance(kind, TimestampNTZType):
-        # As instants of the session's time zone, an hour would be missing in spring.
-        since = value - F.to_timestamp_ntz(F.lit("1970-01-01 00:00:00"))
-        return since.cast("interval second").cast("decimal(20,6)").cast("double")
-    if isinstance(kind, TimestampType):
-        return F.unix_micros(value) / F.lit(1e6)
-    if not isinstance(kind, NumericType):
-        raise ColumnError(f"column {order!r} must be a number or a timestamp, got {kind.simpleString()}.")
-    return value.cast("double")
 
 
 def _policy(values: dict[str, Any]) -> Policy:

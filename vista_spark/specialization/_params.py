@@ -32,6 +32,13 @@ def _share(name: str, *, least: float = 0.0) -> Any:
     return convert
 
 
+def _difference(value: Any) -> float:
+    number = TypeConverters.toFloat(value)
+    if not 0 <= number < float("inf"):
+        raise TypeError(f"difference must be a number of at least 0, got {value!r}.")
+    return number
+
+
 def _sizes(value: Any) -> list[int]:
     numbers = TypeConverters.toListInt(value)
     if not numbers or numbers != sorted(set(numbers)) or numbers[0] < 1:
@@ -57,6 +64,9 @@ class SpecializedColumns(HasInputCol, HasOutputCol):
         UNBOUND, "confidenceCol", "column for the probability of the answer", TypeConverters.toString
     )
     errorCol: Param[str] = Param(UNBOUND, "errorCol", "column for the reason of a bad frame", TypeConverters.toString)
+    difference: Param[float] = Param(
+        UNBOUND, "difference", "largest difference of a frame that repeats an earlier one", _difference
+    )
     batchSize: Param[int] = Param(
         UNBOUND, "batchSize", "frames that a compact model answers together", at_least("batchSize", 1)
     )
@@ -86,6 +96,7 @@ class SpecializedColumns(HasInputCol, HasOutputCol):
     getPhaseCol, setPhaseCol = accessors(phaseCol, "the column for the phase of the stream")
     getConfidenceCol, setConfidenceCol = accessors(confidenceCol, "the column for the probability of the answer")
     getErrorCol, setErrorCol = accessors(errorCol, "the column for the reason of a bad frame")
+    getDifference, setDifference = optional_accessors(difference, "the largest difference of a repetition")
     getBatchSize, setBatchSize = accessors(batchSize, "the frames that a compact model answers together")
     getTrainingTimeout, setTrainingTimeout = accessors(trainingTimeout, "the seconds that a training may take")
 

@@ -1,0 +1,52 @@
+"""Frames that repeat an earlier one, which no model has to answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from udfs.images import ImageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from udfs.video import DifferenceDetector, Thumbnail
+
+__all__ = ["BEFORE", "find_references"]
+
+BEFORE = -1
+"""Place of a reference of an earlier batch."""
+
+
+def find_references(
+    detector: DifferenceDetector, frames: Sequence[Any], reference: Thumbnail | None
+) -> tuple[list[int | None], Thumbnail | None]:
+    """Return, for each frame in order, the place of the frame that it repeats; ``None`` if a model must answer it.
+
+    Parameters
+    ----------
+    detector : DifferenceDetector
+        Threshold and thumbnails.
+    frames : sequence
+        Values of the column of frames. One that cannot be read repeats no other, and no other repeats it.
+    reference : array of float32, optional
+        Thumbnail of the last frame of an earlier batch that repeats no other.
+
+    Returns
+    -------
+    list, and array of float32 or None
+        Places, :data:`BEFORE` for the earlier reference; and the reference for the next batch.
+    """
+    places: list[int | None] = []
+    place = BEFORE
+    for row, frame in enumerate(frames):
+        try:
+            result = detector.detect(frame, reference)
+        except ImageError:
+            places.append(None)
+            reference = None
+            continue
+        reference = result.reference
+        if not result.is_repetition:
+            place = row
+        places.append(place if result.is_repetition else None)
+    return places, reference
