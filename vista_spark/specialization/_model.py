@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.ml import Model
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema, to_arrow_type
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
 from optimizer.specialization import CompactProfile, Confusion, ConfusionCurve, Policy
@@ -272,8 +272,9 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
         fields = {column: f"c{place}" for place, column in enumerate([*keep, *extra])}
         adds = from_arrow_schema(pa.schema(spec.adds)).fields
         if dataset.isStreaming:
-            kinds = dict(zip(frames.columns, to_arrow_schema(frames.schema).types, strict=True))
-            reading = tuple((name, fields[column], kinds[column]) for name, column in names)
+            reading = tuple(
+                (name, fields[column], to_arrow_type(frames.schema[column].dataType)) for name, column in names
+            )
             packed = pack(frames, fields)
             labelled = packed.groupBy(STREAM).transformWithStateInPandas(
                 StreamProcessor(spec, uuid4().hex, reading),
