@@ -61,7 +61,8 @@ class LinearScores:
 
     def _run(self, infer: Callable[[pa.RecordBatch], NewColumns], batch: pa.RecordBatch) -> NewColumns:
         new = infer(batch)
-        scores = self.head.scores(features_of(new))
+        # A batch without a good row has no features.
+        scores = self.head.scores(features_of(new).reshape(-1, self.head.weight.shape[1]))
         valid = np.array([reason is None for reason in new.reasons], np.bool_)
         return new._replace(columns=[to_lists(scores, valid)])
 
