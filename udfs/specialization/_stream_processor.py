@@ -21,6 +21,8 @@ from udfs.specialization._stream_labelling import FrameLabel, OpenModels, Stream
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyspark.sql.types import UserDefinedType
+
     from udfs.specialization._spec import SpecializationSpec
 
 __all__ = ["StreamProcessor"]
@@ -40,10 +42,18 @@ class StreamProcessor(StatefulProcessor):
         Identity of the query's models.
     reads : tuple
         For each column that the models read: its name, its field in the packed rows, and its type.
+    objects : tuple
+        Fields of the packed rows with objects, such as vectors, and their types.
     """
 
-    def __init__(self, spec: SpecializationSpec, key: str, reads: tuple[tuple[str, str, pa.DataType], ...]) -> None:
-        self._spec, self._key, self._reads = spec, key, reads
+    def __init__(
+        self,
+        spec: SpecializationSpec,
+        key: str,
+        reads: tuple[tuple[str, str, pa.DataType], ...],
+        objects: tuple[tuple[str, UserDefinedType], ...] = (),
+    ) -> None:
+        self._spec, self._key, self._reads, self._objects = spec, key, reads, objects
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state of the streams."""
@@ -63,6 +73,12 @@ class StreamProcessor(StatefulProcessor):
         labelling = StreamLabelling(self._models(), str(key[0]), memory)
         labels = labelling.label(frames, times[order], digests[order])
         self._store(memory)
+        for field, kind in self._objects:
+            # Spark 4.3 makes the object a dictionary in one direction and expects an object in the other.
+            packed = [
+                row | {field: kind.deserialize(tuple(row[field].values()))} if isinstance(row[field], dict) else row
+                for row in packed
+            ]
         columns = zip(self._spec.columns, label_arrays(self._spec, labels), strict=True)
         # Objects keep integers beside nulls, which pandas would make floats.
         yield pd.DataFrame(

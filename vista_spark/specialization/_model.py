@@ -12,7 +12,7 @@ from pyspark.ml import Model
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructType, UserDefinedType
 
 from optimizer.specialization import CompactProfile, Confusion, ConfusionCurve, Policy
 from udfs.cascades import ClassScores
@@ -275,9 +275,14 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
             reading = tuple(
                 (name, fields[column], to_arrow_type(frames.schema[column].dataType)) for name, column in names
             )
+            objects = tuple(
+                (f"c{place}", field.dataType)
+                for place, field in enumerate(dataset.schema.fields)
+                if isinstance(field.dataType, UserDefinedType)
+            )
             packed = pack(frames, fields)
             labelled = packed.groupBy(STREAM).transformWithStateInPandas(
-                StreamProcessor(spec, uuid4().hex, reading),
+                StreamProcessor(spec, uuid4().hex, reading, objects),
                 StructType([packed.schema[ROW], *adds]),
                 "Append",
                 "None",
