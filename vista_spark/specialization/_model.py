@@ -280,7 +280,7 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
                 for place, field in enumerate(dataset.schema.fields)
                 if isinstance(field.dataType, UserDefinedType)
             )
-            packed = pack(frames, fields)
+            packed = pack(frames, fields, extra)
             labelled = packed.groupBy(STREAM).transformWithStateInPandas(
                 StreamProcessor(spec, uuid4().hex, reading, objects),
                 StructType([packed.schema[ROW], *adds]),
