@@ -242,7 +242,8 @@ class _SingleModels:
 
     def _made(self, expert: Expert, compact: CompactModel) -> Expertise:
         if not self._spec.trains:
-            return ReweightedExpert(self._parts.heads[compact.network], expert.dominant, compact.skew)
+            head = self._parts.heads[compact.network]
+            return ReweightedExpert(head, expert.dominant, compact.skew, expert.frequencies)
         rows = self._parts.rows[compact.network]
         return train_expert(rows.features, rows.labels, expert.dominant, compact.skew)
 
