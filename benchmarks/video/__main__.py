@@ -41,7 +41,7 @@ _TARGET = 0.8
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read, compare, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--frames", type=int, default=8000, help="frames of each measurement, by copies of the file")
+    parser.add_argument("--frames", type=int, default=3000, help="frames of each measurement, by copies of the file")
     parser.add_argument("--sizes", default="64,224,0", help="lengths of the shorter side; 0 is the size of the video")
     parser.add_argument("--repeats", type=int, default=2, help="turns of both sides")
     parser.add_argument("--json", action="store_true", help='the last line is {"ratios": {name: number, ...}}')
