@@ -55,6 +55,7 @@ def _table(name: str, folder: Path, *options: str) -> Path:
 
 
 @pytest.mark.extended
+@pytest.mark.slow
 def test_a_search_of_real_motions_is_resumed_for_more_epochs(tmp_path: Path, spark: SparkSession) -> None:
     require("aeon", "aeon==1.6.0")
     table = _table("motions", tmp_path)

@@ -235,6 +235,7 @@ def test_one_that_fails_ends_alone(spark: SparkSession, store: Store, table: Dat
         _ = nothing.best_model
 
 
+@pytest.mark.slow
 def test_a_saved_model_needs_none_of_the_users_code(found: Selection, table: DataFrame, tmp_path: Path) -> None:
     model = found.best_model
     model.write().overwrite().save(str(tmp_path / "model"))

@@ -183,6 +183,7 @@ def test_nothing_is_cut(running: dict[str, Any], folder: Path, width: int) -> No
         assert page.value("document.querySelectorAll('.cerebro script').length") == 0
 
 
+@pytest.mark.slow
 def test_the_history_server_shows_the_tab_from_the_event_log(folder: Path, tmp_path: Path) -> None:
     """After the application has ended; without the jar, the application is shown without the tab."""
     settings = {

@@ -103,6 +103,7 @@ def test_features_of_corrupt_images_are_equal() -> None:
 
 
 @pytest.mark.extended
+@pytest.mark.slow
 def test_more_plans_through_connect() -> None:
     found = _run(100, 120, SPARK_REMOTE="local[2]")
     assert not [plan for plan in found["plans"] if not plan["same"]]

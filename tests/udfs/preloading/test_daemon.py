@@ -174,6 +174,7 @@ os.register_at_fork(after_in_parent=late)
 """
 
 
+@pytest.mark.slow
 def test_a_thread_at_import_means_the_ordinary_daemon(tmp_path: Path) -> None:
     (tmp_path / "busy.py").write_text(_EARLY)
     workers, log = _session(tmp_path, {"spark.executorEnv.CEREBRO_PRELOAD": "torch,busy"})

@@ -238,6 +238,7 @@ def test_columns_without_a_number(spark: SparkSession) -> None:
 
 @pytest.mark.extended
 @pytest.mark.skipif(CONNECT, reason="the command starts its own Spark")
+@pytest.mark.slow
 def test_a_table_is_scored(tmp_path: Path) -> None:
     """Separated values: columns in another order, with spaces, whole numbers, and some that are missing."""
     rows, labels = table()

@@ -66,6 +66,7 @@ def assert_same(one: DataFrame, other: DataFrame, columns: list[str]) -> None:
 
 
 @pytest.mark.extended
+@pytest.mark.slow
 def test_a_given_network_loads_in_a_process_that_never_heard_of_it(
     df: DataFrame, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -133,6 +133,7 @@ def test_the_time_is_told_anew_each_time_and_corrected(monkeypatch: pytest.Monke
 
 @pytest.mark.extended
 @pytest.mark.connect
+@pytest.mark.slow
 def test_a_cluster_shares_the_places(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CEREBRO_SPARK_CACHE", str(tmp_path))
     path, _ = foolbox_images()[3]

@@ -222,6 +222,7 @@ def test_references() -> None:
 
 @pytest.mark.extended
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
+@pytest.mark.slow
 def test_a_network_and_another_model_of_mlflow(tracking: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # for the artifacts
     with warnings.catch_warnings():

@@ -112,6 +112,7 @@ def test_measured_and_planned_bytes_by_region(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(plugin_jar() is None, reason="make jvm builds the jar")
 @pytest.mark.skipif(CONNECT, reason="starts its own Spark")
+@pytest.mark.slow
 def test_metrics_that_are_off_are_reported(tmp_path: Path) -> None:
     printed = _run(tmp_path, **{"spark.cerebro.memory.metrics": "false"})
     assert "PluginNotLoadedError" in printed and "spark.cerebro.memory.metrics=false" in printed, printed[-3000:]

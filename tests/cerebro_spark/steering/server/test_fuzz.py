@@ -91,6 +91,7 @@ def replaced(document: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 @given(st.data())
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@pytest.mark.slow
 def test_a_changed_document_is_no_internal_error(client: TestClient, data: st.DataObject) -> None:
     method, path, document = data.draw(st.sampled_from(REQUESTS))
     body = replaced(document, data.draw(st.sampled_from(list(places(document)))), data.draw(ANY))
