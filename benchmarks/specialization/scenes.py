@@ -1,7 +1,7 @@
 """Speed and accuracy of sequential specialization on a video of scenes, against the oracle on every frame.
 
-``python -m benchmarks.specialization.scenes`` renders scenes of 5 to 60 s that show an emoji or two of a vendor that no
-model was trained on, and labels every frame in this process, on one thread: by the oracle in batches, by specialised
+``python -m benchmarks.specialization.scenes`` renders scenes of 5 to 60 s that show one or two of 265 photographs in
+views that drift, and labels every frame in this process, on one thread: by the oracle in batches, by specialised
 models, and by these with a difference detector. Its threshold is chosen on another video. Times are CPU seconds.
 """
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 from weights import mobilenet_v2  # a program of the examples, not a package
 
 from benchmarks.harness.report import Report, load_average
-from benchmarks.specialization._pictures import emoji_pictures
+from benchmarks.specialization._pictures import stamp_pictures
 from benchmarks.specialization._streams import draw_scenes, scene_frames, scene_labels
 from benchmarks.specialization.streams import prepare
 from optimizer.specialization import choose_threshold
@@ -123,14 +123,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--minutes", type=float, default=2.0, help="minutes of a video")
     parser.add_argument("--fps", type=float, default=6.0, help="frames per second")
     parser.add_argument("--videos", type=int, default=1, help="videos, with seeds from 1")
-    parser.add_argument("--classes", type=int, default=300, help="number of emoji")
+    parser.add_argument("--data", type=Path, default=Path(".cache/demo"), help="folder of examples/stamps.py")
     parser.add_argument("--train", type=int, default=6, help="pictures per class to train on")
     parser.add_argument("--target", type=float, default=0.95, help="share of repetitions with the oracle's answer")
     parser.add_argument("--json", action="store_true", help='the last line is {"ratios": {name: number, ...}}')
     options = parser.parse_args(arguments)
     started, load = time.perf_counter(), load_average()
-    pictures, compacts = emoji_pictures(options.classes, options.train), _COMPACTS.split(",")
-    report = Report(f"Sequential specialization of scenes: {options.classes} emoji, {options.minutes:g} min")
+    pictures, compacts = stamp_pictures(options.data, options.train), _COMPACTS.split(",")
+    report = Report(f"Sequential specialization of scenes: {len(pictures.names)} photographs, {options.minutes:g} min")
     totals: dict[str, list[tuple[float, float, float, float]]] = {}
     with TemporaryDirectory() as folder:
         spec = with_networks(prepare(pictures, _ORACLE, compacts, Path(folder)).spec, _ORACLE, compacts)
@@ -142,15 +142,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             answers, seconds = ask_oracle(spec, video)
             accuracy = float((answers == video.labels).mean())
             totals.setdefault("oracle on every frame", []).append((1.0, accuracy, 1.0, 0.0))
-            variants = {"specialised": None}
+            variants: dict[str, DifferenceDetector | None] = {"specialised": None}
             if threshold is not None:
                 variants["with the difference detector"] = DifferenceDetector(threshold)
             for name, detector in variants.items():
                 labels, taken = label_stream(replace(spec, difference=detector), video)
-                own = float(np.mean([label.label == truth for label, truth in zip(labels, video.labels, strict=True)]))
+                hits = float(np.mean([label.label == truth for label, truth in zip(labels, video.labels, strict=True)]))
                 asked = np.mean([label.model == "oracle" and label.phase != "repeat" for label in labels])
                 repeats = np.mean([label.phase == "repeat" for label in labels])
-                totals.setdefault(name, []).append((seconds / taken, own, float(asked), float(repeats)))
+                totals.setdefault(name, []).append((seconds / taken, hits, float(asked), float(repeats)))
     rows = []
     for name, values in totals.items():
         speed, accuracy, asked, repeats = np.mean(values, axis=0)

@@ -23,8 +23,7 @@ from vista_spark.cli._options import (
 from vista_spark.errors import InvalidArgumentError
 from vista_spark.files import Source, check_source
 from vista_spark.network import network
-from vista_spark.specialization import SpecializedClassifier
-from vista_spark.specialization._params import METHODS
+from vista_spark.specialization import METHODS, SpecializedClassifier
 
 __all__ = ["specialize_command"]
 

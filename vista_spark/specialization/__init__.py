@@ -6,6 +6,7 @@ Shen, *System for Serving Deep Neural Networks Efficiently*, chapter 5.
 from vista_spark.specialization._class_skew import class_skew
 from vista_spark.specialization._classifier import SpecializedClassifier
 from vista_spark.specialization._model import SpecializedModel
+from vista_spark.specialization._params import METHODS
 from vista_spark.specialization._skew_result import ClassSkew
 
-__all__ = ["ClassSkew", "SpecializedClassifier", "SpecializedModel", "class_skew"]
+__all__ = ["METHODS", "ClassSkew", "SpecializedClassifier", "SpecializedModel", "class_skew"]

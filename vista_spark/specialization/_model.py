@@ -155,10 +155,6 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
         References
         ----------
         Kang et al., NoScope: Optimizing Neural Network Queries over Video at Scale, VLDB 2017, section 5.1.
-
-        Examples
-        --------
-        >>> model.setDifference(model.choose_difference(frames))  # doctest: +SKIP
         """
         order, group, image = self.getOrderCol(), self.getGroupCol(), self.getInputCol()
         check_image(frames, image, "frames")
