@@ -33,17 +33,20 @@ from udfs.specialization import (
 )
 from udfs.video import DifferenceDetector
 from vista_spark.cascades import MembersReader, MembersWriter, bind
-from vista_spark.errors import ColumnError
+from vista_spark.errors import ColumnError, InvalidArgumentError
 from vista_spark.sessions import ship_weights
 from vista_spark.specialization._difference import choose_from_pairs, frame_pairs
 from vista_spark.specialization._order import order_of, stream_of
 from vista_spark.specialization._packed_rows import pack, unpack
 from vista_spark.specialization._params import SpecializedColumns
+from vista_spark.specialization._timeline import measure_timeline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from vista_spark.specialization._timeline import SpecializationTimeline
 
 __all__ = ["SpecializedModel"]
 
@@ -164,6 +167,62 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
         sample = frame_pairs(ordered, F.col(quoted(image)), pairs, seed)
         member = oracle.member("oracle", self._labels)
         return choose_from_pairs(sample, member, oracle.reads, len(self._labels), target, delta)
+
+    def timeline(
+        self, labelled: DataFrame, truthCol: str | None = None, *, width: float | None = None
+    ) -> SpecializationTimeline:
+        """Count phases, models, cost and accuracy of labelled frames over time.
+
+        Spark counts the frames by interval, phase and model; only the counts come to the driver. For a live chart, call
+        it on the table that a streaming query writes.
+
+        Parameters
+        ----------
+        labelled : DataFrame
+            Frames with the columns that the model adds.
+        truthCol : str, optional
+            Column of true labels; frames with a null do not count in the accuracy. Default: no accuracy.
+        width : float, optional
+            Length of an interval, in the unit of ``orderCol``; seconds for timestamps. Default: a 120th of the longest
+            stream.
+
+        Returns
+        -------
+        vista_spark.specialization.SpecializationTimeline
+            Table and picture.
+
+        Raises
+        ------
+        vista_spark.errors.ColumnError
+            A column is missing.
+        vista_spark.errors.InvalidArgumentError
+            ``width`` is too small, or ``labelled`` is a stream.
+        vista_spark.errors.EmptyInputError
+            No frame has an answer and a time.
+
+        Notes
+        -----
+        Frames in the phases ``explore``, ``train`` and ``late`` cost 1, those of a trial and those that the oracle
+        answers in the specialised phase cost 1 and the slowest compact model's share, those of an expert its share, and
+        repetitions nothing. The training of an expert counts in the interval of its first answer.
+        """
+        order, group, answer = self.getOrderCol(), self.getGroupCol(), self.getOutputCol()
+        names = [order, group, truthCol, answer, self.getPhaseCol(), self.getModelCol()]
+        check_present(labelled, [name for name in names if name], "labelled")
+        if labelled.isStreaming:
+            raise InvalidArgumentError(
+                "labelled must be a table, got a stream. Write the stream to a table, and read the table."
+            )
+        stream = F.col(quoted(group)) if group else F.lit(None)
+        correct = F.col(quoted(answer)) == F.col(quoted(truthCol)) if truthCol else F.lit(None)
+        frames = labelled.select(
+            stream.cast("string").alias("stream"),
+            order_of(labelled, order).alias("t"),
+            F.col(quoted(self.getPhaseCol())).alias("phase"),
+            F.col(quoted(self.getModelCol())).alias("model"),
+            correct.cast("boolean").alias("correct"),
+        )
+        return measure_timeline(frames, self.policy, width)
 
     def write(self) -> MembersWriter:
         """Return a writer of the Params, the measurements and the models."""
