@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pandas as pd
 from pyspark.sql import functions as F
 
 from optimizer.arguments import real
-from udfs.specialization import LATE, ORACLE, REPEAT
+from udfs.specialization import ORACLE, REPEAT
 from vista_spark.errors import EmptyInputError, InvalidArgumentError
 from vista_spark.specialization._timeline_picture import draw_timeline
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
     from pyspark.sql import DataFrame
 
@@ -44,6 +44,7 @@ class SpecializationTimeline:
 
     Examples
     --------
+    >>> import pandas as pd
     >>> counts = pd.DataFrame(
     ...     [("north", 0.0, "explore", "oracle", 10, 10, 9, 10.0), ("north", 5.0, "specialized", "a 1", 10, 0, 0, 2.0)],
     ...     columns=["stream", "t", "phase", "model", "frames", "checked", "correct", "cost"],
@@ -91,7 +92,7 @@ class SpecializationTimeline:
         for stream, rows in self.counts.groupby("stream", dropna=False, sort=False):
             frames = rows["frames"].sum()
             shares = rows.groupby("phase", sort=False)["frames"].sum() / frames
-            line = f"{unnamed if pd.isna(stream) else stream}: {frames:,} frames, "
+            line = f"{stream if isinstance(stream, str) else unnamed}: {frames:,} frames, "
             line += ", ".join(f"{share:.0%} {phase}" for phase, share in shares.items())
             line += f"; {rows['cost'].sum() / frames:.2f} of the oracle's time"
             if checked := rows["checked"].sum():
@@ -153,17 +154,17 @@ def _costs(counts: pd.DataFrame, policy: Policy) -> list[float]:
     slowest = max(shares.values())
     known: set[tuple[object, str]] = set()
     costs = []
-    for row in counts.itertuples(index=False):
-        network = str(row.model).rsplit(" ", 1)[0]  # an expert's name is that of its compact model with a number
-        if row.phase == REPEAT:
-            each = 0.0
-        elif row.model != ORACLE:
-            each = shares.get(network, slowest)
+    columns = (counts[name].tolist() for name in ("stream", "phase", "model", "frames"))
+    for stream, phase, model, frames in zip(*columns, strict=True):
+        network = model.rsplit(" ", 1)[0]  # an expert's name is that of its compact model with a number
+        if phase == REPEAT:
+            cost = 0.0
+        elif model != ORACLE:
+            cost = frames * shares.get(network, slowest)
+            if (stream, model) not in known:
+                known.add((stream, model))
+                cost += training.get(network, 0.0)
         else:
-            each = 1.0 + slowest * (row.phase in {"trial", "specialized"})
-        cost = float(row.frames) * each
-        if row.model != ORACLE and row.phase not in {LATE, REPEAT} and (row.stream, row.model) not in known:
-            known.add((row.stream, str(row.model)))
-            cost += training.get(network, 0.0)
+            cost = frames * (1.0 + slowest * (phase in {"trial", "specialized"}))
         costs.append(cost)
     return costs
