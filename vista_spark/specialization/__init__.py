@@ -8,6 +8,6 @@ from vista_spark.specialization._classifier import SpecializedClassifier
 from vista_spark.specialization._model import SpecializedModel
 from vista_spark.specialization._params import METHODS
 from vista_spark.specialization._skew_result import ClassSkew
-from vista_spark.specialization._timeline import Timeline
+from vista_spark.specialization._timeline import SpecializationTimeline
 
-__all__ = ["METHODS", "ClassSkew", "SpecializedClassifier", "SpecializedModel", "Timeline", "class_skew"]
+__all__ = ["METHODS", "ClassSkew", "SpecializationTimeline", "SpecializedClassifier", "SpecializedModel", "class_skew"]
