@@ -9,6 +9,7 @@ from pyspark import keyword_only
 from pyspark.ml import Estimator
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType
 
 from optimizer.specialization import Policy
 from udfs.driver import check_present, validate_arguments
@@ -16,7 +17,13 @@ from udfs.specialization import CompactModel, LearnedParts, LinearHead, Training
 from vista_spark.cascades import MembersReader, MembersWriter, as_member, bind
 from vista_spark.errors import ColumnError, InvalidArgumentError, LabelError
 from vista_spark.features import CNNFeaturizer
-from vista_spark.specialization._compacts import as_compacts, as_featurizer
+from vista_spark.specialization._compacts import (
+    as_compacts,
+    as_featurizer,
+    is_featurizer,
+    reading,
+    warn_if_random,
+)
 from vista_spark.specialization._measurements import (
     HELD_OUT,
     FeatureRows,
@@ -36,6 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
+    from udfs.cascades import ClassScores
     from vista_spark.features import TextFeaturizer
 
 __all__ = ["SpecializedClassifier"]
@@ -58,8 +66,9 @@ class SpecializedClassifier(
     Parameters
     ----------
     oracle : model
-        Model whose answers count as right: a network by name or card, for whose features ``fit`` trains a linear head;
-        or a fitted model with class scores, as for :class:`vista_spark.Cascade`.
+        Model whose answers count as right: a fitted model with class scores, as for :class:`vista_spark.Cascade`; or a
+        network by name or card, or a featurizer with one layer. ``fit`` trains a linear head on the features of these,
+        unless there is one feature for each class.
     compact : model or sequence of models
         Cheaper networks: a :class:`vista_spark.CNNFeaturizer` with one layer, a variant of a catalog, or a network by
         name. Of several, the cheapest that keeps the accuracy is used.
@@ -108,6 +117,9 @@ class SpecializedClassifier(
         ``[1, 2, 5, 10, 20]`` and 5.
     holdout : float
         Share of the rows on which accuracies are measured; a hash of the input chooses them. Default 0.3.
+    validationIndicatorCol : str, optional
+        Boolean column that marks these rows instead. Mark rows like the frames of the streams: accuracies on pictures
+        of another kind mislead the choice of a model.
     oracleRows, maxRows : int
         Rows on which a given oracle is measured, and training rows, at most. Defaults 200 and 20,000.
     seed : int
@@ -168,6 +180,7 @@ class SpecializedClassifier(
         classCounts: Sequence[int] | None = None,
         draws: int | None = None,
         holdout: float | None = None,
+        validationIndicatorCol: str | None = None,
         oracleRows: int | None = None,
         maxRows: int | None = None,
         seed: int | None = None,
@@ -190,7 +203,6 @@ class SpecializedClassifier(
         """Set the oracle."""
         is_network = isinstance(value, str) or hasattr(value, "builder")
         self._oracle = as_featurizer("oracle", value) if is_network else as_member("oracle", value)
-        self._trains_head = is_network
         return self
 
     def setCompact(self, value: Any) -> Self:
@@ -208,8 +220,7 @@ class SpecializedClassifier(
 
     def write(self) -> MembersWriter:
         """Return a writer of the Params and the models."""
-        facts = {"trains_head": self._oracle is not None and self._trains_head}
-        return MembersWriter(self, facts, [self._oracle, *self._compacts])
+        return MembersWriter(self, {}, [self._oracle, *self._compacts])
 
     @classmethod
     def read(cls) -> MembersReader:
@@ -218,9 +229,9 @@ class SpecializedClassifier(
 
     @classmethod
     def _loaded(cls, facts: dict[str, Any], members: list[Any]) -> SpecializedClassifier:
+        del facts
         stage = cls()
         stage._oracle, stage._compacts = members[0], tuple(members[1:])
-        stage._trains_head = facts["trains_head"]
         return stage
 
     def _fit(self, dataset: DataFrame) -> SpecializedModel:
@@ -234,16 +245,27 @@ class SpecializedClassifier(
         kind = dataset.schema[label].dataType.simpleString()
         if kind not in _LABELS:
             raise ColumnError(f"column {label!r} of train must be a string, a number or a boolean, got {kind}.")
-        frame = split_rows(dataset, column, label, self.getHoldout()).limit(self.getMaxRows())
+        indicator = self.getValidationIndicatorCol() if self.isDefined("validationIndicatorCol") else None
+        if indicator is not None:
+            check_present(dataset, [indicator], "train")
+            if not isinstance(dataset.schema[indicator].dataType, BooleanType):
+                actual = dataset.schema[indicator].dataType.simpleString()
+                raise ColumnError(f"column {indicator!r} of train must be boolean, got {actual}.")
+        frame = split_rows(dataset, column, label, self.getHoldout(), indicator).limit(self.getMaxRows())
         names = _names(self._compacts)
-        stages = [stage.copy().setInputCol(column) for stage in self._compacts]
+        stages = [reading(stage, column) for stage in self._compacts]
+        for stage in (self._oracle, *self._compacts):
+            warn_if_random(stage)
         scores = [bind(name, stage, frame) for name, stage in zip(names, stages, strict=True)]
-        oracle = self._bound_oracle(frame)
+        oracle = bind("oracle", reading(self._oracle, column), frame)
         measured = [measure_features(frame, each, name) for each, name in zip(scores, names, strict=True)]
-        labels = self._labels([each[1] for each in measured], oracle)
+        known = sorted(set().union(*(each[1].tolist() for each in measured)))
+        # Features are no class scores, unless there is exactly one for each class.
+        trains_head = is_featurizer(self._oracle) and oracle.width != len(known)
+        labels = _labels(known, None if trains_head else oracle)
         rows = [_split(each, labels) for each in measured]
         head: LinearHead | None = None
-        if self._trains_head:
+        if trains_head:
             deep = _split(measure_features(frame, oracle, "oracle"), labels)
             head = train_linear(deep.train.features, deep.train.labels, len(labels))
             hits = head.scores(deep.valid.features).argmax(axis=1) == deep.valid.labels
@@ -290,34 +312,27 @@ class SpecializedClassifier(
         )
         return self._copyValues(model._resetUid(self.uid))  # noqa: SLF001 - as Spark ML's own estimators
 
-    def _bound_oracle(self, frame: DataFrame) -> Any:
-        column = self.getInputCol()
-        oracle = self._oracle
-        if self._trains_head:
-            oracle = oracle.copy().setInputCol(column)
-        return bind("oracle", oracle, frame)
 
-    def _labels(self, columns: Sequence[NDArray[Any]], oracle: Any) -> tuple[Any, ...]:
-        """Return the labels in the order of the oracle's classes."""
-        known = sorted(set().union(*(column.tolist() for column in columns)))
-        if len(known) < 2:
-            raise LabelError(f"labels must have at least two classes, got {known}.")
-        if self._trains_head:
-            return tuple(known)
-        if oracle.labels is not None:
-            strange = [label for label in known if label not in oracle.labels]
-            if strange:
-                raise LabelError(
-                    f"labels must be classes of the oracle, got {strange[:_SHOWN]}, which it does not know. Fit the "
-                    "oracle on these labels."
-                )
-            return tuple(oracle.labels)
-        if oracle.width not in (0, len(known)):
-            raise LabelError(
-                f"labels must have the {oracle.width} classes of the oracle, which does not name them, got "
-                f"{len(known)}. Train on rows of all classes."
-            )
+def _labels(known: list[Any], oracle: ClassScores | None) -> tuple[Any, ...]:
+    """Return the labels in the order of the oracle's classes; sorted if it is to be trained."""
+    if len(known) < 2:
+        raise LabelError(f"labels must have at least two classes, got {known}.")
+    if oracle is None:
         return tuple(known)
+    if oracle.labels is not None:
+        strange = [label for label in known if label not in oracle.labels]
+        if strange:
+            raise LabelError(
+                f"labels must be classes of the oracle, got {strange[:_SHOWN]}, which it does not know. Fit the "
+                "oracle on these labels."
+            )
+        return tuple(oracle.labels)
+    if oracle.width not in (0, len(known)):
+        raise LabelError(
+            f"labels must have the {oracle.width} classes of the oracle, which does not name them, got {len(known)}. "
+            "Train on rows of all classes."
+        )
+    return tuple(known)
 
 
 def _names(stages: Sequence[CNNFeaturizer | TextFeaturizer]) -> list[str]:
@@ -337,8 +352,8 @@ def _split(measured: tuple[NDArray[Any], NDArray[Any], NDArray[Any], float], lab
     train, valid = (TrainingRows(features[part], classes[part]) for part in (~is_held_out, is_held_out))
     if not len(train.labels) or not len(valid.labels):
         raise InvalidArgumentError(
-            f"holdout must leave rows for training and for measurements, got {len(train.labels)} and "
-            f"{len(valid.labels)} rows. Add rows."
+            "holdout or validationIndicatorCol must leave rows for training and for measurements, got "
+            f"{len(train.labels)} and {len(valid.labels)} rows. Add rows."
         )
     return FeatureRows(train, valid, seconds)
 

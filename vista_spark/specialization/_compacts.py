@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from vista_spark.errors import InvalidArgumentError, UnknownModelError
 from vista_spark.features import CNNFeaturizer, TextFeaturizer
+from vista_spark.network import warn_of_random_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["as_compacts", "as_featurizer"]
+__all__ = ["as_compacts", "as_featurizer", "is_featurizer", "reading", "warn_if_random"]
 
 
 def as_featurizer(argument: str, model: Any) -> CNNFeaturizer | TextFeaturizer:
@@ -39,3 +40,20 @@ def as_compacts(model: Any) -> tuple[CNNFeaturizer | TextFeaturizer, ...]:
     """Return the stages of one compact model or several."""
     several: Sequence[Any] = model if isinstance(model, list | tuple) else [model]
     return tuple(as_featurizer(f"compact[{place}]", each) for place, each in enumerate(several))
+
+
+def is_featurizer(stage: Any) -> bool:
+    """Return whether a stage computes features of a network."""
+    return isinstance(stage, CNNFeaturizer | TextFeaturizer)
+
+
+def reading(stage: Any, column: str) -> Any:
+    """Return a featurizer that reads a column; other models read the columns that they were fitted with."""
+    return stage.copy().setInputCol(column) if is_featurizer(stage) else stage
+
+
+def warn_if_random(stage: Any) -> None:
+    """Warn of a featurizer whose network has no weights."""
+    if is_featurizer(stage):
+        net = stage.open_network()
+        warn_of_random_weights(net.card, net.weights, net.seed)

@@ -65,16 +65,17 @@ class OracleMeasurement(NamedTuple):
     seconds: float
 
 
-def split_rows(dataset: DataFrame, column: str, label: str, holdout: float) -> DataFrame:
-    """Return rows with a label and a mark of those that are held out, which a hash of the input chooses.
+def split_rows(dataset: DataFrame, column: str, label: str, holdout: float, indicator: str | None) -> DataFrame:
+    """Return rows with a label and a mark of those that are held out: by a column, or by a hash of the input.
 
-    NaN is no label.
+    NaN is no label. A null does not mark a row.
     """
     place = F.pmod(F.xxhash64(F.col(quoted(column))), F.lit(_PARTS))
+    mark = F.coalesce(F.col(quoted(indicator)), F.lit(False)) if indicator else place < holdout * _PARTS
     value = F.col(quoted(label))
     is_number = isinstance(dataset.schema[label].dataType, DoubleType | FloatType)
     return dataset.where(value.isNotNull() & ~F.isnan(value) if is_number else value.isNotNull()).select(
-        F.col(quoted(column)), value.alias(LABEL), (place < holdout * _PARTS).alias(HELD_OUT)
+        F.col(quoted(column)), value.alias(LABEL), mark.alias(HELD_OUT)
     )
 
 

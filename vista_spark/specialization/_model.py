@@ -35,6 +35,7 @@ from udfs.video import DifferenceDetector
 from vista_spark.cascades import MembersReader, MembersWriter, bind
 from vista_spark.errors import ColumnError, InvalidArgumentError
 from vista_spark.sessions import ship_weights
+from vista_spark.specialization._compacts import reading
 from vista_spark.specialization._difference import choose_from_pairs, frame_pairs
 from vista_spark.specialization._order import order_of, stream_of
 from vista_spark.specialization._packed_rows import pack, unpack
@@ -261,8 +262,7 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
         """
         spark, column, difference = dataset.sparkSession, self.getInputCol(), self.getDifference()
         bound = [
-            bind(f"compact[{place}]", stage.copy().setInputCol(column), dataset)
-            for place, stage in enumerate(self._compacts)
+            bind(f"compact[{place}]", reading(stage, column), dataset) for place, stage in enumerate(self._compacts)
         ]
         oracle = self._bound_oracle(dataset)
         reads: dict[str, Column | str] = {}
@@ -287,9 +287,9 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
         return spec, reads
 
     def _bound_oracle(self, dataset: DataFrame) -> ClassScores:
+        features = bind("oracle", reading(self._oracle, self.getInputCol()), dataset)
         if self._head is None:
-            return bind("oracle", self._oracle, dataset)
-        features = bind("oracle", self._oracle.copy().setInputCol(self.getInputCol()), dataset)
+            return features
         return ClassScores(LinearScores(features.function, self._head), features.reads, self._labels)
 
     def _shipped_parts(self, spark: SparkSession) -> str:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from pyspark.ml.param import Param, TypeConverters
-from pyspark.ml.param.shared import HasInputCol, HasLabelCol, HasOutputCol, HasSeed
+from pyspark.ml.param.shared import (
+    HasInputCol,
+    HasLabelCol,
+    HasOutputCol,
+    HasSeed,
+    HasValidationIndicatorCol,
+)
 
 from udfs.driver import UNBOUND, accessors, at_least, one_of, optional_accessors, setter
 
@@ -101,7 +107,7 @@ class SpecializedColumns(HasInputCol, HasOutputCol):
     getTrainingTimeout, setTrainingTimeout = accessors(trainingTimeout, "the seconds that a training may take")
 
 
-class SpecializedSettings(HasLabelCol, HasSeed):
+class SpecializedSettings(HasLabelCol, HasSeed, HasValidationIndicatorCol):
     """Settings of the algorithm and of the measurements of fit."""
 
     margin: Param[float] = Param(UNBOUND, "margin", "least expected accuracy relative to the oracle's", _margin)
@@ -145,6 +151,9 @@ class SpecializedSettings(HasLabelCol, HasSeed):
         )
 
     setLabelCol = setter(HasLabelCol.labelCol, "the column of labels")
+    setValidationIndicatorCol = setter(
+        HasValidationIndicatorCol.validationIndicatorCol, "the column that marks rows on which accuracies are measured"
+    )
     setSeed = setter(HasSeed.seed, "the seed of checks and of measured sets of classes")
     getMargin, setMargin = accessors(margin, "the least difference of the expected accuracy to the oracle's")
     getEpsilon, setEpsilon = accessors(epsilon, "the probability of a check by the oracle")
