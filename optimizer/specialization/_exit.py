@@ -42,10 +42,14 @@ def is_over(policy: Policy, state: SpecializationState, expert: Expert) -> bool:
 
 def _is_wrong(policy: Policy, state: SpecializationState, expert: Expert) -> bool:
     """Return whether checked answers are wrong more often than the limit, and than the oracle's errors explain."""
-    wrong, checks = sum(state.checks), len(state.checks)
-    if checks < policy.least_checks or wrong <= policy.error_limit * checks:
-        return False
-    return contradicts(checks - wrong, checks, _agreement(policy, state, expert))
+    # A few checks in a row show a change sooner than all that are kept.
+    for checks in (state.checks, state.checks[-policy.least_checks :]):
+        wrong = sum(checks)
+        if len(checks) >= policy.least_checks and wrong > policy.error_limit * len(checks):
+            agreements = len(checks) - wrong
+            if contradicts(agreements, len(checks), _agreement(policy, state, expert)):
+                return True
+    return False
 
 
 def _agreement(policy: Policy, state: SpecializationState, expert: Expert) -> float:

@@ -74,7 +74,7 @@ class Policy:
     margin : float
         Least difference of the expected accuracy to that of the oracle, ``tau_a``. Default -0.01.
     epsilon : float
-        Probability that the oracle checks an answer of a compact model. Default 0.01.
+        Probability that the oracle checks an answer of a compact model. Default 0.03.
     error_limit : float
         Share of wrong answers among those checked above which specialisation ends, ``tau_FP``, unless the errors of the
         oracle explain it. Default 0.5.
@@ -120,7 +120,7 @@ class Policy:
     compacts: Sequence[CompactProfile]
     window: int | None = None
     margin: float = -0.01
-    epsilon: float = 0.01
+    epsilon: float = 0.03
     error_limit: float = 0.5
     least_checks: int = 3
     saving: float = 0.9

@@ -82,6 +82,8 @@ class SpecializationState:
         Answers of the expert in the trial that agree with the oracle.
     answered : int
         Answers of the expert in the specialised phase.
+    burst : int
+        Next answers to be checked, after a wrong one.
     checks : list of bool
         For the last checked answers: are they wrong?
     entry_skew : float
@@ -106,6 +108,7 @@ class SpecializationState:
     answered: int = 0
     hits: int = 0
     recent: list[bool] = field(default_factory=list)
+    burst: int = 0
     checks: list[bool] = field(default_factory=list)
     entry_skew: float = 0.0
 

@@ -84,14 +84,15 @@ class WindowedGreedy:
         state = self.state
         if state.phase in ("explore", "train"):
             return Need(None, True)
-        return Need(state.expert, state.phase == "trial" or self._is_checked(state.frame + ahead))
+        is_checked = state.burst > ahead or self._is_checked(state.frame + ahead)
+        return Need(state.expert, state.phase == "trial" or is_checked)
 
     def certain(self) -> int:
         """Return the number of next frames whose need of the oracle is known, whatever the models answer.
 
         While exploring, in training and on trial, each of these frames needs the oracle, unless the training fails. In
-        the specialised phase, :meth:`need` with `ahead` holds until the phase ends, which only the frames themselves
-        show: the number is larger than any stream.
+        the specialised phase, :meth:`need` with `ahead` holds until the phase ends or a checked answer is wrong, which
+        only the frames themselves show: the number is larger than any stream.
         """
         state, policy = self.state, self.policy
         if state.phase == "specialized":
@@ -194,7 +195,7 @@ class WindowedGreedy:
         if len(state.recent) < policy.trial_frames:
             return
         if passes_trial(policy, state, expert):
-            state.phase, state.checks, state.answered = "specialized", [], 0
+            state.phase, state.checks, state.burst, state.answered = "specialized", [], 0, 0
             return
         state.refused.append(expert.name)
         is_new = state.ready == state.frame - policy.trial_frames
@@ -207,7 +208,7 @@ class WindowedGreedy:
         answered = compact != OTHER
         state.answered += answered
         if oracle is not None and answered:
-            state.checks = [*state.checks, oracle != compact][-_CHECKS:]
+            self._count_check(is_wrong=oracle != compact)
         state.recent = [*state.recent, answered][-_KEPT * policy.window_size :]
         decision = Decision(compact if oracle is None else oracle, expert if oracle is None else None, "specialized")
         state.labels = [*state.labels, decision.label][-MOST_LABELS:]
@@ -223,6 +224,15 @@ class WindowedGreedy:
                 state.failures = self._count_failures(expert)
                 self._train(choice)
         return decision
+
+    def _count_check(self, *, is_wrong: bool) -> None:
+        """Count a check; after a wrong answer, the next answers are checked too."""
+        state = self.state
+        state.checks = [*state.checks, is_wrong][-_CHECKS:]
+        if state.burst:
+            state.burst -= 1
+        elif is_wrong:
+            state.burst = self.policy.least_checks - 1
 
     def _explore_again(self, failures: int) -> None:
         state = self.state

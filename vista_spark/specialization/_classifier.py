@@ -89,7 +89,8 @@ class SpecializedClassifier(
     margin : float
         Least difference of the expected accuracy to the oracle's. Default -0.01.
     epsilon : float
-        Probability that the oracle checks an answer of an expert. Default 0.01.
+        Probability that the oracle checks an answer of an expert; after a wrong one it checks the next two. Default
+        0.03.
     window : int, optional
         Answers of the oracle before the first decision. Default: from the number of classes and the accuracy.
     trainingFrames : int, optional

@@ -138,7 +138,7 @@ class SpecializedSettings(HasLabelCol, HasSeed, HasValidationIndicatorCol):
         self._setDefault(
             labelCol="label",
             margin=-0.01,
-            epsilon=0.01,
+            epsilon=0.03,
             method="reweight",
             skews=[0.5, 0.8],
             experts=8,
