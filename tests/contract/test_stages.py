@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 from sessions import PREPARATION
-from stages import STAGES
+from stages import SPECIALIZED_CLASSIFIER, STAGES
 
 from udfs.testing import StageContract
 
 # These share their code with a stage of the core suite, or have their own tests there.
 _ALIKE = (
     *("Cascade", "EnsembleModel", "GroupedModel", "MLPRegressor", "NetworkEstimator", "OcclusionExplainer"),
-    *("TextFeaturizer", "TunedModel"),
+    *("SpecializedModel", "TextFeaturizer", "TunedModel"),
 )
 
 
@@ -26,3 +26,16 @@ class TestStages(StageContract):
 class TestAlikeStages(StageContract):
     stages = tuple(stage for name, stage in STAGES.items() if name in _ALIKE)
     preparation = PREPARATION
+
+
+@pytest.mark.contract
+class TestSpecializedClassifier:
+    """Params of an estimator whose model is among the stages above."""
+
+    stages = (SPECIALIZED_CLASSIFIER,)
+    pytest_generate_tests = StageContract.pytest_generate_tests
+    test_defaults = StageContract.test_defaults
+    test_every_param_has_a_getter_and_a_setter = StageContract.test_every_param_has_a_getter_and_a_setter
+    test_constructor_and_set_params_take_every_param = StageContract.test_constructor_and_set_params_take_every_param
+    test_bad_values_are_refused_when_they_are_set = StageContract.test_bad_values_are_refused_when_they_are_set
+    test_params_explain_themselves = StageContract.test_params_explain_themselves

@@ -22,11 +22,13 @@ from texts import TOKENIZERS, sentences, tiny_bert
 
 from cerebro_spark import EnsembleModel, GroupedModel, TunedModel
 from cerebro_spark.ensembles import MemberRecord
+from optimizer.specialization import CompactProfile, Confusion, ConfusionCurve, Policy
 from udfs.ensembles import Combination, Member
 from udfs.grouping import GROUPS_SCHEMA, MODELS_SCHEMA
 from udfs.grouping._weights import packed_weights
 from udfs.inference import PortableNetwork
 from udfs.shards import TensorColumn, TensorGroup
+from udfs.specialization import CompactModel, LearnedParts, LinearHead, parts_to_bytes
 from udfs.testing import StageSample
 from udfs.training import Task
 from vista_spark import (
@@ -35,6 +37,8 @@ from vista_spark import (
     MLPClassifier,
     MLPRegressor,
     OcclusionExplainer,
+    SpecializedClassifier,
+    SpecializedModel,
     TensorPipeline,
     TextFeaturizer,
     compile_pipeline,
@@ -43,7 +47,7 @@ from vista_spark import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["STAGES", "images", "numbers", "texts"]
+__all__ = ["SPECIALIZED_CLASSIFIER", "STAGES", "images", "numbers", "texts"]
 
 
 def images(spark: SparkSession, count: int) -> DataFrame:
@@ -100,6 +104,32 @@ def cascade() -> Cascade:
         costs=[1.0, 50.0],
         predictionCol="guess",
         probabilityCol="chance",
+    )
+
+
+def specialized_classifier() -> SpecializedClassifier:
+    compact = CNNFeaturizer(model="squeezenet1_1", layers="fire3", pooling="mean", imageSize=32, seed=5)
+    return SpecializedClassifier(oracle="squeezenet1_1", compact=compact)
+
+
+def specialized_model() -> SpecializedModel:
+    """Make a model of two classes with a random head; its oracle answers the first six frames."""
+    oracle, compact = (
+        CNNFeaturizer(model="squeezenet1_1", layers="fire3", pooling="mean", imageSize=size, seed=5)
+        for size in (64, 32)
+    )
+    # The second class wins on both photographs, more clearly on the first.
+    weight = 0.2 * np.random.default_rng(3).normal(size=(2, 128))
+    head = LinearHead(weight.astype(np.float32), np.array([0, 0.5], np.float32))
+    curve = ConfusionCurve((1,), (Confusion(0.99, 0.01, 0.98),))
+    return SpecializedModel(
+        oracle,
+        [compact],
+        Policy(classes=2, accuracy=0.98, seconds=0.1, compacts=[CompactProfile("small", 0.01, curve)], window=6),
+        [CompactModel("small", 0, 0.7)],
+        [0.0, 1.0],
+        "double",
+        data=parts_to_bytes(LearnedParts((head,), oracle=head)),
     )
 
 
@@ -405,6 +435,52 @@ STAGES: dict[str, StageSample] = {
         },
         label=None,
     ),
+    "SpecializedModel": StageSample(
+        "SpecializedModel",
+        make=lambda: specialized_model().setInputCol("image").setOrderCol("id").setOutputCol("guess"),
+        frame=images,
+        reads="image",
+        reads_param="inputCol",
+        adds=("guess", "model", "phase", "confidence", "frame_error"),
+        renamed={
+            "outputCol": "a.0 `b`",
+            "modelCol": "a.1 `b`",
+            "phaseCol": "a.2 `b`",
+            "confidenceCol": "a.3 `b`",
+        },
+        feature="confidence",
+        tuned=None,
+        defaults={
+            "inputCol": "frame",
+            "outputCol": "prediction",
+            "orderCol": "t",
+            "modelCol": "model",
+            "phaseCol": "phase",
+            "confidenceCol": "confidence",
+            "errorCol": "frame_error",
+            "batchSize": 32,
+            "trainingTimeout": 60,
+        },
+        values={
+            "inputCol": "picture",
+            "outputCol": "guessed",
+            "groupCol": "camera",
+            "orderCol": "time",
+            "modelCol": "by",
+            "phaseCol": "state",
+            "confidenceCol": "odds",
+            "errorCol": "why",
+            "batchSize": 7,
+            "trainingTimeout": 5,
+            "difference": 4.0,
+        },
+        refused={
+            "difference": (-1.0, r"difference must be a number of at least 0, got -1.0"),
+            "batchSize": (0, r"batchSize must be at least 1, got 0"),
+        },
+        built=False,
+        blank=specialized_model,
+    ),
     "TunedModel": StageSample(
         "TunedModel",
         make=tuned_model,
@@ -645,3 +721,55 @@ STAGES["GroupedModel"] = replace(
     defaults=STAGES["TunedModel"].defaults | {"batchSize": 4096, "modelCol": "model"},
     values=STAGES["TunedModel"].values | {"modelCol": "answered"},
 )
+
+SPECIALIZED_CLASSIFIER = replace(
+    STAGES["SpecializedModel"],
+    name="SpecializedClassifier",
+    make=specialized_classifier,
+    defaults=STAGES["SpecializedModel"].defaults
+    | {
+        "labelCol": "label",
+        "margin": -0.01,
+        "epsilon": 0.01,
+        "method": "reweight",
+        "skews": [0.5, 0.8],
+        "experts": 8,
+        "classCounts": [1, 2, 5, 10, 20],
+        "draws": 5,
+        "holdout": 0.3,
+        "oracleRows": 200,
+        "maxRows": 20_000,
+        "seed": 0,
+    },
+    values=STAGES["SpecializedModel"].values
+    | {
+        "labelCol": "kind",
+        "margin": -0.1,
+        "epsilon": 0.1,
+        "method": "retrain",
+        "skews": [0.6],
+        "experts": 2,
+        "classCounts": [1, 3],
+        "draws": 2,
+        "holdout": 0.5,
+        "oracleRows": 20,
+        "maxRows": 100,
+        "seed": 7,
+        "window": 20,
+        "trainingFrames": 10,
+    },
+    refused=STAGES["SpecializedModel"].refused
+    | {
+        "margin": (-2.0, r"margin must be a number from -1 to 1, got -2.0"),
+        "epsilon": (1.0, r"epsilon must be a number from 0 to 1, without 1, got 1.0"),
+        "method": ("train", r"method must be one of .*reweight, retrain, got 'train'"),
+        "skews": ([1.0], r"skews must be a list of numbers above 0 and below 1, got \[1.0\]"),
+        "window": (1, r"window must be at least 2, got 1"),
+        "trainingFrames": (-1, r"trainingFrames must be at least 0, got -1"),
+        "classCounts": ([2, 2], r"classCounts must be a list of increasing positive integers, got \[2, 2\]"),
+        "experts": (0, r"experts must be at least 1, got 0"),
+    },
+    built=True,
+    blank=None,
+)
+"""Not among the others: the few rows of the contract are not enough to fit it."""
