@@ -45,10 +45,13 @@ __all__ = [
     "CodedFeatures",
     "CodedScores",
     "CodedStage",
+    "Pictured",
     "compact_models",
     "label_in_a_loop",
     "learned_parts",
+    "picture",
     "policy",
+    "repeats_within",
     "spec",
 ]
 
@@ -108,11 +111,64 @@ class CodedFeatures:
         return (self.signal * direction + 0.3 * noise).astype(np.float32).tolist()
 
 
+@dataclass(frozen=True)
+class Pictured:
+    """Model of numbers that reads pictures of one colour, as :func:`picture` draws them."""
+
+    function: CodedScores | CodedFeatures
+    reads: tuple[str, ...] = ("frame",)
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        return self.function.adds
+
+    @property
+    def batch_size(self) -> int:
+        return self.function.batch_size
+
+    def open(self, threads: int) -> Callable[[pa.RecordBatch], NewColumns]:
+        infer = self.function.open(threads)
+        return lambda batch: infer(
+            pa.RecordBatch.from_arrays(
+                [pa.array([_code(each) for each in batch.column(0).to_pylist()], pa.int64())], names=["frame"]
+            )
+        )
+
+
+def picture(code: int | None) -> dict[str, Any] | None:
+    """Draw a frame: the class is the red channel, the variation, below 250, the green one; sizes alternate."""
+    if code is None:
+        return None
+    width, height = (8, 6) if code % 2 else (5, 9)
+    place, variation = divmod(max(code, 0), 1000)
+    pixels = bytes([0, variation, 20 * place]) * (width * height)
+    image = {"origin": "", "height": height, "width": width, "nChannels": 3, "mode": 16}
+    return image | {"data": pixels if code >= 0 else pixels[1:]}
+
+
+def _code(image: dict[str, Any] | None) -> int | None:
+    if image is None:
+        return None
+    if len(image["data"]) != 3 * image["height"] * image["width"]:
+        return -1
+    return 1000 * (image["data"][2] // 20) + image["data"][1]
+
+
+def repeats_within(threshold: float) -> Callable[[int, int], bool]:
+    """Return a comparison of the mean squared difference of the channels of two pictures."""
+
+    def repeats(reference: int, code: int) -> bool:
+        (red, green), (other_red, other_green) = divmod(reference, 1000), divmod(code, 1000)
+        return ((20 * (red - other_red)) ** 2 + (green - other_green) ** 2) / 3 <= threshold
+
+    return repeats
+
+
 @dataclass
 class CodedStage:
     """The part of a featurizer that a specialised model uses."""
 
-    function: CodedFeatures
+    function: CodedFeatures | Pictured
     column: str = "frame"
 
     def copy(self) -> CodedStage:
@@ -177,13 +233,20 @@ def spec(
 
 
 def label_in_a_loop(
-    spec: SpecializationSpec, frames: Iterable[Frame], stream: str = "", *, fails: bool = False
+    spec: SpecializationSpec,
+    frames: Iterable[Frame],
+    stream: str = "",
+    *,
+    fails: bool = False,
+    repeats: Callable[[int, int], bool] = lambda reference, code: False,
 ) -> list[Row]:
     """Label frames, each a time and a number, in the order of their arrival: models are called with a single frame.
 
     With `fails`, no expert can be trained. A row has the label, the model, the phase, the confidence and the reason.
+    `repeats` compares the last frame that repeats no other with the next one.
     """
     models = _SingleModels(spec, stream, fails)
+    reference: tuple[int, Row] | None = None
     last, simultaneous, rows = -np.inf, {}, []
     for time, code in frames:
         if time is None or np.isnan(time):
@@ -196,7 +259,13 @@ def label_in_a_loop(
             if time > last:
                 last, simultaneous = time, {}
             if code not in simultaneous:
-                simultaneous[code] = models.label(code)
+                is_readable = code is not None and code >= 0
+                if is_readable and reference is not None and repeats(reference[0], code):
+                    label, source, _, confidence, _ = reference[1]
+                    simultaneous[code] = (label, source, "repeat", confidence, None)
+                else:
+                    simultaneous[code] = models.label(code)
+                    reference = (code, simultaneous[code]) if is_readable else None
             rows.append(simultaneous[code])
     return rows
 

@@ -199,7 +199,8 @@ class StreamLabelling:
         spec, memory = self._models.spec, self._memory
         if spec.difference is None:
             return self._live(frames)
-        images = frames.column(spec.oracle.function.reads[0]).to_pylist()
+        # The oracle may read scores or features, the networks read the frames.
+        images = frames.column(spec.networks[0].reads[0]).to_pylist()
         places, memory.reference = find_references(spec.difference, images, memory.reference)
         distinct = [row for row, place in enumerate(places) if place is None]
         answers = dict(zip(distinct, self._live(frames.take(pa.array(distinct, pa.int64()))), strict=True))
