@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import coded_frames
 from coded_frames import CLASSES, CodedFeatures, CodedScores, CodedStage, compact_models, learned_parts, policy
 from pyspark import cloudpickle
+from pyspark.errors import StreamingQueryException
 
 from vista_spark import SpecializedModel
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.types import StructType
 
 __all__ = ["coded_model", "run_stream"]
@@ -23,6 +25,7 @@ __all__ = ["coded_model", "run_stream"]
 cloudpickle.register_pickle_by_value(coded_frames)  # workers do not import modules of tests
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
+_ATTEMPTS = 6
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
@@ -65,15 +68,26 @@ def run_stream(
     spark.conf.set(_PROVIDER, _ROCKSDB)
     try:
         stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(source / "*"))
-        query = (
+        writer = (
             model.transform(stream)
             .writeStream.format("parquet")
             .option("path", str(folder / "out"))
             .option("checkpointLocation", str(folder / "checkpoint"))
             .trigger(availableNow=True)
-            .start()
         )
-        query.awaitTermination()
+        _run(writer)
     finally:
         spark.conf.unset(_PROVIDER)
     return spark.read.parquet(str(folder / "out"))
+
+
+def _run(writer: DataStreamWriter) -> None:
+    """Run a query, again if Spark did not wait for its process: it allows 10 s, too few on a busy machine."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            writer.start().awaitTermination()
+        except StreamingQueryException as error:
+            if attempt == _ATTEMPTS - 1 or "Python worker failed to connect back" not in str(error):
+                raise
+        else:
+            return

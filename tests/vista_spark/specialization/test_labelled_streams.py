@@ -252,8 +252,8 @@ def test_several_queries_of_one_model_have_their_own_settings(
 ) -> None:
     model, part = coded_model(), frames.where("camera = 'left' AND t < 20")
     run_stream(spark, model, [part], tmp_path / "first")
-    renamed = model.copy({model.inputCol: "picture", model.outputCol: "answer"})
-    rows = run_stream(spark, renamed, [part.withColumnRenamed("frame", "picture")], tmp_path / "second")
+    renamed = model.copy({model.groupCol: "place", model.outputCol: "answer"})
+    rows = run_stream(spark, renamed, [part.withColumnRenamed("camera", "place")], tmp_path / "second")
     assert [row["answer"] for row in rows.orderBy("t").collect()] == [
         row["prediction"] for row in model.transform(part).orderBy("t").collect()
     ]
