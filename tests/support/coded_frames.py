@@ -134,6 +134,9 @@ class Pictured:
             )
         )
 
+    def answer(self, code: int) -> list[float]:
+        return self.function.answer(code)
+
 
 def picture(code: int | None) -> dict[str, Any] | None:
     """Draw a frame: the class is the red channel, the variation, below 250, the green one; sizes alternate."""

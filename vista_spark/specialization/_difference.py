@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pyspark.sql import Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType
 
 from optimizer.specialization import choose_threshold
 from udfs.arrow import RowMap, RowPolicy
 from udfs.cascades import SampleScoring
-from udfs.driver import map_rows
+from udfs.driver import check_image, map_rows
 from udfs.specialization import STREAM, TIME, BlockErrors
 from udfs.video import DifferenceDetector
-from vista_spark.errors import EmptyInputError
+from vista_spark.errors import ColumnError, EmptyInputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,10 +24,21 @@ if TYPE_CHECKING:
 
     from udfs.cascades import Member
 
-__all__ = ["choose_from_pairs", "frame_pairs"]
+__all__ = ["check_comparable", "choose_from_pairs", "frame_pairs"]
 
 _LAGS = (1, 2, 4, 8, 16, 32)
 FRAME, REFERENCE = "frame", "reference"
+
+
+def check_comparable(frames: DataFrame, column: str) -> None:
+    """Raise ColumnError unless a column has a single image per row, which can be compared with another."""
+    check_image(frames, column, "frames")
+    kind = frames.schema[column].dataType
+    if isinstance(kind, ArrayType):
+        raise ColumnError(
+            f"column {column!r} of frames must be a single image per row to be compared, got {kind.simpleString()}. "
+            "Clear difference."
+        )
 
 
 def frame_pairs(frames: DataFrame, image: Column, pairs: int, seed: int) -> DataFrame:

@@ -14,9 +14,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructType, UserDefinedType
 
+from optimizer.arguments import whole
+from optimizer.cascades import Question
 from optimizer.specialization import CompactProfile, Confusion, ConfusionCurve, Policy
 from udfs.cascades import ClassScores
-from udfs.driver import check_absent, check_image, check_present, quoted
+from udfs.driver import check_absent, check_present, quoted
 from udfs.inference import files_of_this_process
 from udfs.specialization import (
     DIGEST,
@@ -36,7 +38,7 @@ from vista_spark.cascades import MembersReader, MembersWriter, bind
 from vista_spark.errors import ColumnError, InvalidArgumentError
 from vista_spark.sessions import ship_weights
 from vista_spark.specialization._compacts import reading
-from vista_spark.specialization._difference import choose_from_pairs, frame_pairs
+from vista_spark.specialization._difference import check_comparable, choose_from_pairs, frame_pairs
 from vista_spark.specialization._order import order_of, stream_of
 from vista_spark.specialization._packed_rows import pack, unpack
 from vista_spark.specialization._params import SpecializedColumns
@@ -153,6 +155,8 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
         ------
         ColumnError
             A column is missing, or of the wrong type.
+        InvalidArgumentError
+            A number is out of its range, the frames are a stream, or the oracle does not read the frames.
         EmptyInputError
             There are no pairs, or the oracle answers none.
 
@@ -161,9 +165,18 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
         Kang et al., NoScope: Optimizing Neural Network Queries over Video at Scale, VLDB 2017, section 5.1.
         """
         order, group, image = self.getOrderCol(), self.getGroupCol(), self.getInputCol()
-        check_image(frames, image, "frames")
+        Question(target, delta)
+        whole("pairs", pairs, 1)
+        if frames.isStreaming:
+            raise InvalidArgumentError("frames must be a table, got a stream. Pass a table of earlier frames.")
+        check_comparable(frames, image)
         check_present(frames, [order, *([group] if group else [])], "frames")
         oracle = self._bound_oracle(frames)
+        if list(oracle.reads) != [image]:
+            raise InvalidArgumentError(
+                f"the oracle must read the frames, {image!r}, to answer pairs of them, got {', '.join(oracle.reads)}. "
+                "Set difference by hand."
+            )
         ordered = frames.withColumns({STREAM: stream_of(group), TIME: order_of(frames, order)})
         sample = frame_pairs(ordered, F.col(quoted(image)), pairs, seed)
         member = oracle.member("oracle", self._labels)
@@ -304,7 +317,7 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
         order, group = self.getOrderCol(), self.getGroupCol()
         check_present(dataset, [order, *([group] if group else [])], "frames")
         if self.getDifference() is not None:
-            check_image(dataset, self.getInputCol(), "frames")
+            check_comparable(dataset, self.getInputCol())
         spec, reads = self.spec(dataset)
         if len(set(spec.columns)) < len(spec.columns):
             raise ColumnError(
