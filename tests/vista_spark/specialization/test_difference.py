@@ -132,17 +132,34 @@ def test_wrong_values_are_refused(value: Any) -> None:
     assert made.setDifference(0).getDifference() == 0.0
 
 
-def test_tables_and_streams_repeat_the_same(spark: SparkSession, frames: DataFrame, tmp_path: Path) -> None:
-    part = frames.where("camera = 'a' AND t < 150").unionByName(frames.where("camera = 'b' AND t < 9"))
-    made = model().setDifference(3.0)
-    expected = answers(made.transform(part))
-    repeats, reference = repeats_within(3.0), -10_000
-    for (camera, place, answer, _, phase, reason), code in zip(expected, CODES[:150] + CODES[:9], strict=True):
-        reference = -10_000 if place == 0 else reference
-        assert (phase == "repeat") == repeats(reference, code), (camera, place)
-        reference = reference if phase == "repeat" else code
+@pytest.fixture(scope="module")
+def part(frames: DataFrame) -> DataFrame:
+    return frames.where("(camera = 'a' AND t < 150) OR t < 9")
+
+
+@pytest.fixture(scope="module")
+def repeated(part: DataFrame) -> list[tuple[Any, ...]]:
+    return answers(model().setDifference(3.0).transform(part))
+
+
+def test_a_frame_of_a_table_repeats_the_last_other_frame_of_its_camera(
+    part: DataFrame, repeated: list[tuple[Any, ...]]
+) -> None:
+    repeats, reference = repeats_within(3.0), 0
+    for (camera, place, answer, _, phase, reason), code in zip(repeated, CODES[:150] + CODES[:9], strict=True):
+        is_repetition = place > 0 and repeats(reference, code)
+        assert (phase == "repeat") == is_repetition, (camera, place)
+        reference = reference if is_repetition else code
         assert (answer, reason) == (f"c{code // 1000}", None)
-    streamed = run_stream(spark, made, [part.where("t < 70"), part.where("t >= 70")], tmp_path)
-    assert answers(streamed) == expected
-    assert {row[4] for row in answers(made.copy({made.difference: 0.0}).transform(part))} > {"repeat"}
     assert "repeat" not in {row[4] for row in answers(model().transform(part))}
+    made = model().setDifference(0.5)
+    assert answers(made.copy({made.difference: 3.0}).transform(part)) == repeated
+    assert answers(made.transform(part)) != repeated
+
+
+@pytest.mark.extended
+def test_a_stream_repeats_the_frames_of_the_table(
+    spark: SparkSession, part: DataFrame, repeated: list[tuple[Any, ...]], tmp_path: Path
+) -> None:
+    parts = [part.where("t < 70"), part.where("t >= 70")]
+    assert answers(run_stream(spark, model().setDifference(3.0), parts, tmp_path)) == repeated
