@@ -54,12 +54,10 @@ def draw_timeline(counts: pd.DataFrame, table: pd.DataFrame, width: float) -> Fi
             column[0].set_ylabel("phase\n(share of frames)")
             column[1].set_ylabel("model")
             column[2].set_ylabel("since the beginning")
-    handles = {
-        str(label): handle
-        for axes in panels[0]
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(handles.values(), handles, frameon=False, ncols=len(_COLOURS), loc="outside upper center")
+    for row, place in ((panels[0], "upper"), (panels[2], "lower")):
+        pairs = [pair for axes in row for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
+        handles = {str(label): handle for handle, label in pairs}
+        figure.legend(handles.values(), handles, frameon=False, ncols=len(handles), loc=f"outside {place} center")
     if len(streams) > len(shown):
         figure.suptitle(f"the first {len(shown)} of {len(streams)} streams")
     return figure
@@ -105,5 +103,4 @@ def _draw_running(axes: Axes, table: pd.DataFrame) -> None:
     if table["accuracy"].notna().any():
         axes.plot(table["t"], table["accuracy"], color="#1f77b4", label="accuracy")
     axes.set_ylim(0, max(1.1, 1.05 * table["running_cost"].max()))
-    axes.legend(frameon=False, fontsize=8, loc="lower left")
     axes.spines[["top", "right"]].set_visible(False)
