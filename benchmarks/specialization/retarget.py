@@ -93,8 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report.ratio("weighting", options.epochs * full / weighting, "full training / weighting")
     report.fact("seconds", seconds)
     report.note(
-        f"{len(rows):,} pictures, {options.epochs} epochs of which {options.batches} batches were timed; features take about "
-        f"{retarget:.1f} s once. Target of pre-forward: at most {_SECONDS:g} s."
+        f"{len(rows):,} pictures, {options.epochs} epochs of which {options.batches} batches were timed; features take "
+        f"about {retarget:.1f} s once. Target of pre-forward: at most {_SECONDS:g} s."
     )
     report.note(f"Took {time.perf_counter() - started:.0f} s; load average before {load}, after {load_average()}.")
     report.show(as_json=options.json)

@@ -29,6 +29,7 @@ from udfs.specialization import (
     train_expert,
     train_linear,
 )
+from udfs.specialization._repetition import MOST_REPETITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -250,6 +251,7 @@ def label_in_a_loop(
     """
     models = _SingleModels(spec, stream, fails)
     reference: tuple[int, Row] | None = None
+    repetitions = 0
     last, simultaneous, rows = -np.inf, {}, []
     for time, code in frames:
         if time is None or np.isnan(time):
@@ -263,11 +265,13 @@ def label_in_a_loop(
                 last, simultaneous = time, {}
             if code not in simultaneous:
                 is_readable = code is not None and code >= 0
-                if is_readable and reference is not None and repeats(reference[0], code):
+                is_fresh = repetitions < MOST_REPETITIONS
+                if is_readable and reference is not None and is_fresh and repeats(reference[0], code):
+                    repetitions += 1
                     label, source, _, confidence, _ = reference[1]
                     simultaneous[code] = (label, source, "repeat", confidence, None)
                 else:
-                    simultaneous[code] = models.label(code)
+                    repetitions, simultaneous[code] = 0, models.label(code)
                     reference = (code, simultaneous[code]) if is_readable else None
             rows.append(simultaneous[code])
     return rows

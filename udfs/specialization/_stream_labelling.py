@@ -59,6 +59,8 @@ class StreamMemory:
         Thumbnail of the last frame that repeats no other, if repetitions are detected.
     reference_label : FrameLabel, optional
         Its answer.
+    repetitions : int
+        Frames that have repeated it.
     """
 
     state: SpecializationState = field(default_factory=SpecializationState)
@@ -67,6 +69,7 @@ class StreamMemory:
     answered: dict[int, FrameLabel] = field(default_factory=dict)
     reference: Thumbnail | None = None
     reference_label: FrameLabel | None = None
+    repetitions: int = 0
 
 
 class OpenModels:
@@ -201,7 +204,9 @@ class StreamLabelling:
             return self._live(frames)
         # The oracle may read scores or features, the networks read the frames.
         images = frames.column(spec.networks[0].reads[0]).to_pylist()
-        places, memory.reference = find_references(spec.difference, images, memory.reference)
+        places, memory.reference, memory.repetitions = find_references(
+            spec.difference, images, memory.reference, memory.repetitions
+        )
         distinct = [row for row, place in enumerate(places) if place is None]
         answers = dict(zip(distinct, self._live(frames.take(pa.array(distinct, pa.int64()))), strict=True))
         labels = []

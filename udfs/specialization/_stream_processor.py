@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamProcessor"]
 
-_MEMORY = "state string, heads binary, time double, answered string, reference binary, reference_label string"
+_MEMORY = (
+    "state string, heads binary, time double, answered string, "
+    "reference binary, reference_label string, repetitions int"
+)
 _OPEN: dict[str, OpenModels] = {}  # models of the last query, which outlive a micro-batch
 
 
@@ -99,7 +102,7 @@ class StreamProcessor(StatefulProcessor):
         row = self._memory.get()
         if row is None:
             return StreamMemory()
-        state, heads, time, answered, reference, label = row
+        state, heads, time, answered, reference, label, repetitions = row
         known = {int(digest): FrameLabel(*values) for digest, values in json.loads(answered)}
         thumbnail = np.load(io.BytesIO(bytes(reference)), allow_pickle=False) if reference else None
         return StreamMemory(
@@ -109,6 +112,7 @@ class StreamProcessor(StatefulProcessor):
             known,
             thumbnail,
             FrameLabel(*json.loads(label)) if label else None,
+            repetitions,
         )
 
     def _store(self, memory: StreamMemory) -> None:
@@ -123,6 +127,7 @@ class StreamProcessor(StatefulProcessor):
                 json.dumps(list(memory.answered.items())),
                 reference.getvalue(),
                 json.dumps(memory.reference_label) if memory.reference_label else "",
+                memory.repetitions,
             )
         )
 

