@@ -100,6 +100,8 @@ pictures: demo $(VENV)/test.stamp
 	$(VENV)/bin/python examples/series_windows.py --out $(PICTURES)/sequences.png
 	$(VENV)/bin/python examples/video_differences.py --out $(PICTURES)/video.png
 	$(VENV)/bin/python examples/specialized_video.py --scenes $(RUNS)/scenes --out $(PICTURES)/specialization.png
+	$(VENV)/bin/python examples/panorama.py --out $(PICTURES)/panorama.png
+	$(VENV)/bin/python examples/glimpse.py --data $(DEMO) --out $(PICTURES)/glimpse.png
 	$(VENV)/bin/python examples/serving_timeline.py --out $(PICTURES)/serving_timeline.png
 	$(VENV)/bin/python examples/live_page.py --out $(PICTURES)/live_page.png
 	$(VENV)/bin/python examples/ui_tab.py --out $(PICTURES)/ui_tab.png
