@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -54,13 +57,18 @@ def draw_timeline(counts: pd.DataFrame, table: pd.DataFrame, width: float) -> Fi
             column[0].set_ylabel("phase\n(share of frames)")
             column[1].set_ylabel("model")
             column[2].set_ylabel("since the beginning")
-    for row, place in ((panels[0], "upper"), (panels[2], "lower")):
-        pairs = [pair for axes in row for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
-        handles = {str(label): handle for handle, label in pairs}
-        figure.legend(handles.values(), handles, frameon=False, ncols=len(handles), loc=f"outside {place} center")
+    upper, lower = _legend(panels[0]), _legend(panels[2])
+    figure.legend(upper.values(), upper, frameon=False, ncols=len(upper), loc="outside upper center")
+    figure.legend(lower.values(), lower, frameon=False, ncols=len(lower), loc="outside lower center")
     if len(streams) > len(shown):
         figure.suptitle(f"the first {len(shown)} of {len(streams)} streams")
     return figure
+
+
+def _legend(row: Iterable[Axes]) -> dict[str, Artist]:
+    """Return what the panels of a row show, by label."""
+    pairs = [pair for axes in row for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
+    return {str(label): handle for handle, label in pairs}
 
 
 def _draw_phases(axes: Axes, counts: pd.DataFrame, width: float) -> None:
