@@ -34,9 +34,11 @@ def main() -> None:
     frames = files.select(camera.alias("camera"), time.alias("t"), "frame")
 
     weights = str(mobilenet_v2())
-    compact = CNNFeaturizer(model="mobilenet_v2", weights=weights, layers="pool", pooling="mean", imageSize=96)
-    classifier = SpecializedClassifier(oracle="mobilenet_v2", compact=compact, groupCol="camera")
-    classifier.getOracle().setWeights(weights)
+    oracle, compact = (
+        CNNFeaturizer(model="mobilenet_v2", weights=weights, layers="pool", pooling="mean", imageSize=pixels)
+        for pixels in (224, 96)
+    )
+    classifier = SpecializedClassifier(oracle=oracle, compact=compact, groupCol="camera")
     model = classifier.fit(train.repartition(4))
     print(model.explain())
     labelled = model.transform(frames).drop("frame").join(truth.withColumn("t", F.round("t", 3)), "t").cache()
