@@ -107,7 +107,7 @@ def test_needs_ahead_hold_until_a_wrong_answer_or_the_end_of_the_phase(policy: P
     ahead: list[object] = []
     for frame in range(FRAMES):
         if stream.state.phase != "specialized" or stream.state.burst:
-            ahead = []  # a wrong answer, which nobody foresees, is followed by checks
+            ahead = []  # more checks follow an unforeseen wrong answer
         elif ahead:
             assert stream.need() == ahead.pop(0)
         else:
