@@ -63,7 +63,7 @@ def test_pairs_are_of_a_stream_and_some_frames_apart(frames: DataFrame) -> None:
 def test_the_difference_within_a_scene_is_chosen(frames: DataFrame) -> None:
     assert model().choose_difference(frames, pairs=480) == pytest.approx(3.0, rel=1e-5)
     # The oracle sees another class in the lightest frames, and all pairs with such a frame differ.
-    strict = model(Pictured(CodedScores(wrong=0.103))).choose_difference(frames, pairs=480, target=0.95)
+    strict = model(Pictured(CodedScores(wrong=0.103))).choose_difference(frames, pairs=480)
     assert strict == 0.0
 
 
@@ -145,11 +145,11 @@ def repeated(part: DataFrame) -> list[tuple[Any, ...]]:
 def test_a_frame_of_a_table_repeats_the_last_other_frame_of_its_camera(
     part: DataFrame, repeated: list[tuple[Any, ...]]
 ) -> None:
-    repeats, reference = repeats_within(3.0), 0
+    repeats, reference, times = repeats_within(3.0), 0, 0
     for (camera, place, answer, _, phase, reason), code in zip(repeated, CODES[:150] + CODES[:9], strict=True):
-        is_repetition = place > 0 and repeats(reference, code)
+        is_repetition = place > 0 and times < 32 and repeats(reference, code)
         assert (phase == "repeat") == is_repetition, (camera, place)
-        reference = reference if is_repetition else code
+        reference, times = (reference, times + 1) if is_repetition else (code, 0)
         assert (answer, reason) == (f"c{code // 1000}", None)
     assert "repeat" not in {row[4] for row in answers(model().transform(part))}
     made = model().setDifference(0.5)
