@@ -135,7 +135,8 @@ def draw_day(
             now = (number + 0.3 + 0.3 * task) * PERIODS[classifier.name]
             place = HOURS[int(now / (hours * 3600) * len(HOURS))]
             (count, share), order = PLACES[place][task], orders[place]
-            label = draw.choice(order[:count] if draw.random() < share else order[count:])
+            others = order[count:] if len(order) > count else order
+            label = draw.choice(order[:count] if draw.random() < share else others)
             requests.append((now, task, int(draw.choice(np.flatnonzero(classifier.labels == label)))))
     return sorted(requests)
 

@@ -94,7 +94,7 @@ def test_the_full_network_is_the_most_accurate(classifiers: list[Any]) -> None:
         assert each.accuracy[224] > each.accuracy[64]
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_a_tiny_run(tmp_path: Path) -> None:
     mobilenet_v2_weights()  # skips where the package is not installed
     draw_emoji(tmp_path)

@@ -75,7 +75,7 @@ def test_the_cost_counts_both_models_of_a_trial(panorama: ModuleType, spark: Spa
     assert speed == pytest.approx(1 / (0.5 + 0.01 * 0.5 + 0.1 * 9 / 12))
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_a_tiny_run(tmp_path: Path) -> None:
     mobilenet_v2_weights()  # skips where the package is not installed
     draw_emoji(tmp_path)

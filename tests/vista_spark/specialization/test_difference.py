@@ -157,7 +157,7 @@ def test_a_frame_of_a_table_repeats_the_last_other_frame_of_its_camera(
     assert answers(made.transform(part)) != repeated
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_a_stream_repeats_the_frames_of_the_table(
     spark: SparkSession, part: DataFrame, repeated: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:

@@ -82,7 +82,7 @@ def test_micro_batches_give_the_rows_of_the_batch(
     assert by_frame(run_stream(spark, coded_model(), parts[-1:], tmp_path)) == batch
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 @pytest.mark.parametrize("trains", [False, True])
 def test_a_worker_that_is_killed_in_a_stream(
     spark: SparkSession, frames: DataFrame, trains: bool, tmp_path: Path
@@ -99,7 +99,7 @@ def test_a_worker_that_is_killed_in_a_stream(
     assert by_frame(rows) == by_frame(coded_model(trains=trains).transform(left))
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_late_and_duplicate_frames_of_a_stream(spark: SparkSession, frames: DataFrame, tmp_path: Path) -> None:
     left = frames.where("camera = 'left' AND t < 60")
     extra = spark.createDataFrame(
@@ -241,12 +241,12 @@ def test_empty_tables_and_partitions(frames: DataFrame) -> None:
     assert model.transform(frames.where("camera = 'left' AND t < 3").repartition(8)).count() == 3
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_an_empty_stream(spark: SparkSession, frames: DataFrame, tmp_path: Path) -> None:
     assert run_stream(spark, coded_model(), [frames.where("t < 0")], tmp_path).count() == 0
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_several_queries_of_one_model_have_their_own_settings(
     spark: SparkSession, frames: DataFrame, tmp_path: Path
 ) -> None:
@@ -260,7 +260,7 @@ def test_several_queries_of_one_model_have_their_own_settings(
 
 
 @pytest.mark.connect_slow
-@pytest.mark.extended
+@pytest.mark.slow
 def test_a_stream_through_connect(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.createDataFrame(ROWS[:120], "camera string, t double, frame long")
     expected = by_frame(coded_model().transform(rows))
