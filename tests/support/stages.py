@@ -730,7 +730,7 @@ SPECIALIZED_CLASSIFIER = replace(
     | {
         "labelCol": "label",
         "margin": -0.01,
-        "epsilon": 0.01,
+        "epsilon": 0.03,
         "method": "reweight",
         "skews": [0.5, 0.8],
         "experts": 8,
@@ -757,6 +757,7 @@ SPECIALIZED_CLASSIFIER = replace(
         "seed": 7,
         "window": 20,
         "trainingFrames": 10,
+        "validationIndicatorCol": "is_checked",
     },
     refused=STAGES["SpecializedModel"].refused
     | {
