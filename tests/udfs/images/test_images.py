@@ -612,7 +612,7 @@ def test_what_is_not_about_the_image_propagates(monkeypatch: pytest.MonkeyPatch,
     def exhausted(*_: Any, **__: Any) -> None:
         raise MemoryError
 
-    def broken(_: Path) -> bytes:
+    def broken(*_: Any) -> None:
         raise OSError(errno.EIO, "input/output error")
 
     with monkeypatch.context() as patch:
@@ -622,7 +622,7 @@ def test_what_is_not_about_the_image_propagates(monkeypatch: pytest.MonkeyPatch,
             decode(SMALL_PNG, PIXELS)
     (tmp_path / "a.png").write_bytes(SMALL_PNG)
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_bytes", broken)
+        patch.setattr(Path, "open", broken)
         with pytest.raises(OSError, match="input/output") as caught:
             decode(str(tmp_path / "a.png"), PIXELS)
         assert not isinstance(caught.value, ImageError)
