@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.ml import Model
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import functions as F
+from pyspark.sql import is_remote
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructType, UserDefinedType
 
@@ -316,6 +317,11 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
     def _transform(self, dataset: DataFrame) -> DataFrame:
         order, group = self.getOrderCol(), self.getGroupCol()
         check_present(dataset, [order, *([group] if group else [])], "frames")
+        if dataset.isStreaming and is_remote():
+            raise InvalidArgumentError(
+                "frames must be a stream of a classic session, got one of Spark Connect, whose streams do not find the "
+                "files of the models. Start the query with spark-submit, or label tables."
+            )
         if self.getDifference() is not None:
             check_comparable(dataset, self.getInputCol())
         spec, reads = self.spec(dataset)

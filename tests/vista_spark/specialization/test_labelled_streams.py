@@ -16,6 +16,7 @@ from coded_models import coded_model, run_stream
 from pyspark.ml.functions import array_to_vector
 from pyspark.sql import functions as F
 
+from optimizer.errors import InvalidArgumentError
 from optimizer.specialization import Segment, draw_labels
 
 if TYPE_CHECKING:
@@ -259,12 +260,10 @@ def test_several_queries_of_one_model_have_their_own_settings(
     ]
 
 
-@pytest.mark.connect_slow
-@pytest.mark.slow
-def test_a_stream_through_connect(spark: SparkSession, tmp_path: Path) -> None:
-    rows = spark.createDataFrame(ROWS[:120], "camera string, t double, frame long")
-    expected = by_frame(coded_model().transform(rows))
-    assert (
-        by_frame(run_stream(spark, coded_model(), [rows.where("t < 20"), rows.where("t >= 20")], tmp_path)) == expected
-    )
-    assert CONNECT or len(expected) == 120
+@pytest.mark.connect
+@pytest.mark.skipif(not CONNECT, reason="a stream of Connect")
+def test_a_stream_through_connect_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    spark.createDataFrame(ROWS[:3], "camera string, t double, frame long").write.parquet(str(tmp_path / "rows"))
+    stream = spark.readStream.schema("camera string, t double, frame long").parquet(str(tmp_path / "rows"))
+    with pytest.raises(InvalidArgumentError, match=r"stream of a classic session, got one of Spark Connect"):
+        coded_model().transform(stream)
