@@ -27,9 +27,8 @@ __all__ = [
     "train_linear",
 ]
 
-# A head is a convex problem of a few thousand weights: L-BFGS ends before this.
 _STEPS = 60
-_PENALTY = 1e-3
+"""Iterations of L-BFGS, at most. An expert must be trained within seconds."""
 
 
 class LinearHead(NamedTuple):
@@ -130,10 +129,7 @@ def _best(shares: NDArray[np.float64], dominant: tuple[int, ...]) -> HeadAnswers
 def train_linear(
     features: NDArray[np.float32], labels: NDArray[np.int64], classes: int, weights: NDArray[np.float32] | None = None
 ) -> LinearHead:
-    """Fit a softmax regression by L-BFGS, with a small L2 penalty.
-
-    All features are divided by one number. A number per feature would give a feature that is almost constant on the
-    training rows a weight of thousands.
+    """Fit a softmax regression of features; see :func:`udfs.mlp.softmax_regression.fit_softmax`.
 
     Parameters
     ----------
@@ -147,30 +143,13 @@ def train_linear(
         Weight of each row. Default: 1.
     """
     import torch  # an optional extra
-    from torch.nn import functional
 
-    rows = torch.from_numpy(np.ascontiguousarray(features, np.float32))
-    mean = rows.mean(0)
-    scale = (rows - mean).std().clamp_min(1e-6)
-    rows = (rows - mean) / scale
-    wanted = torch.from_numpy(labels)
-    counts = torch.ones(len(rows)) if weights is None else torch.from_numpy(weights.astype(np.float32))
-    counts = counts / counts.sum()
-    weight = torch.zeros(classes, rows.shape[1], requires_grad=True)
-    bias = torch.zeros(classes, requires_grad=True)
-    optimizer = torch.optim.LBFGS([weight, bias], max_iter=_STEPS, line_search_fn="strong_wolfe")
+    from udfs.mlp.softmax_regression import fit_softmax  # (imports torch)
 
-    def loss() -> torch.Tensor:
-        optimizer.zero_grad()
-        losses = functional.cross_entropy(rows @ weight.T + bias, wanted, reduction="none")
-        value = (losses * counts).sum() + _PENALTY * weight.square().sum()
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
-
-    optimizer.step(loss)  # type: ignore[no-untyped-call]
-    with torch.no_grad():
-        raw = weight / scale
-        return LinearHead(raw.numpy().copy(), (bias - raw @ mean).numpy().copy())
+    rows, wanted = torch.from_numpy(np.ascontiguousarray(features, np.float32)), torch.from_numpy(labels)
+    counts = None if weights is None else torch.from_numpy(weights.astype(np.float32))
+    weight, bias = fit_softmax(rows, wanted, classes, steps=_STEPS, counts=counts)
+    return LinearHead(weight.numpy(), bias.numpy())
 
 
 def train_expert(

@@ -1,4 +1,4 @@
-"""Everything that a worker needs to label streams: models, training rows, policy and output columns."""
+"""Specification of a specialised classifier for workers: models, policy and output columns."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ class StreamLabelling:
             else:
                 if time != memory.time:
                     memory.time, memory.answered = time, {}
-                memory.answered[digest] = FrameLabel(OTHER, None, None, None)  # known below
+                memory.answered[digest] = FrameLabel(OTHER, None, None, None)  # replaced by its answer
                 live.append(row)
         if late:
             for row, answer in zip(late, self._models.ask_oracle(frames.take(pa.array(late))), strict=True):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 from pyspark import keyword_only
 from pyspark.ml import Estimator
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType
 
-from optimizer.specialization import Policy
+from optimizer.specialization import CompactProfile, Policy
 from udfs.driver import check_present, validate_arguments
-from udfs.specialization import CompactModel, LearnedParts, LinearHead, TrainingRows, parts_to_bytes, train_linear
+from udfs.specialization import CompactModel, LearnedParts, LinearHead, parts_to_bytes, train_linear
 from vista_spark.cascades import MembersReader, MembersWriter, as_member, bind
 from vista_spark.errors import ColumnError, InvalidArgumentError, LabelError
 from vista_spark.features import CNNFeaturizer
@@ -40,7 +39,6 @@ from vista_spark.specialization._params import SpecializedColumns, SpecializedSe
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
     from udfs.cascades import ClassScores
@@ -246,50 +244,33 @@ class SpecializedClassifier(
         kind = dataset.schema[label].dataType.simpleString()
         if kind not in _LABELS:
             raise ColumnError(f"column {label!r} of train must be a string, a number or a boolean, got {kind}.")
-        indicator = self.getValidationIndicatorCol() if self.isDefined("validationIndicatorCol") else None
-        if indicator is not None:
-            check_present(dataset, [indicator], "train")
-            if not isinstance(dataset.schema[indicator].dataType, BooleanType):
-                actual = dataset.schema[indicator].dataType.simpleString()
-                raise ColumnError(f"column {indicator!r} of train must be boolean, got {actual}.")
-        frame = split_rows(dataset, column, label, self.getHoldout(), indicator).limit(self.getMaxRows())
-        names = _names(self._compacts)
-        stages = [reading(stage, column) for stage in self._compacts]
+        frame = split_rows(dataset, column, label, self.getHoldout(), self._indicator(dataset)).limit(self.getMaxRows())
         for stage in (self._oracle, *self._compacts):
             warn_if_random(stage)
-        scores = [bind(name, stage, frame) for name, stage in zip(names, stages, strict=True)]
+        names = _names(self._compacts)
+        scores = [bind(name, reading(stage, column), frame) for name, stage in zip(names, self._compacts, strict=True)]
         oracle = bind("oracle", reading(self._oracle, column), frame)
-        measured = [measure_features(frame, each, name) for each, name in zip(scores, names, strict=True)]
-        known = sorted(set().union(*(each[1].tolist() for each in measured)))
-        # Features are no class scores, unless there is exactly one for each class.
-        trains_head = is_featurizer(self._oracle) and oracle.width != len(known)
-        labels = _labels(known, None if trains_head else oracle)
-        rows = [_split(each, labels) for each in measured]
-        head: LinearHead | None = None
-        if trains_head:
-            deep = _split(measure_features(frame, oracle, "oracle"), labels)
-            head = train_linear(deep.train.features, deep.train.labels, len(labels))
-            hits = head.scores(deep.valid.features).argmax(axis=1) == deep.valid.labels
-            quality = OracleMeasurement(float(hits.mean()), len(hits), deep.seconds)
-        else:
-            sample = frame.where(F.col(HELD_OUT)).limit(self.getOracleRows())
-            quality = measure_oracle(sample, oracle, oracle.member("oracle", labels), labels)
-        trains = self.getMethod() == "retrain"
-        compacts, profiles = [], []
-        for network, (name, each) in enumerate(zip(names, rows, strict=True)):
-            head_of_train = None if trains else balanced_head(each.train, len(labels))
-            for skew in self.getSkews():
-                compacts.append(CompactModel(f"{name} at {skew:g}", network, skew))
-                profile = measure_compact(
-                    compacts[-1].name,
-                    each,
-                    head_of_train,
-                    sizes=self.getClassCounts(),
-                    draws=self.getDraws(),
-                    skew=skew,
-                    seed=self.getSeed(),
-                )
-                profiles.append(profile)
+        # Each network runs over the same rows, and a limit may choose others each time.
+        frame = frame.persist()
+        try:
+            measured = [measure_features(frame, each, name) for each, name in zip(scores, names, strict=True)]
+            known = sorted({label for each in measured for label in each.labels})
+            # Features are no class scores, unless there is exactly one for each class.
+            trains_head = is_featurizer(self._oracle) and oracle.width != len(known)
+            labels = _labels(known, None if trains_head else oracle)
+            head: LinearHead | None = None
+            if trains_head:
+                oracle_rows = measure_features(frame, oracle, "oracle").split(labels)
+                head = train_linear(*oracle_rows.train, len(labels))
+                hits = head.scores(oracle_rows.valid.features).argmax(axis=1) == oracle_rows.valid.labels
+                quality = OracleMeasurement(float(hits.mean()), oracle_rows.seconds)
+            else:
+                sample = frame.where(F.col(HELD_OUT)).limit(self.getOracleRows())
+                quality = measure_oracle(sample, oracle, oracle.member("oracle", labels), labels)
+        finally:
+            frame.unpersist()
+        rows = [each.split(labels) for each in measured]
+        compacts, profiles = self._profiles(names, rows, len(labels))
         policy = Policy(
             classes=len(labels),
             accuracy=quality.accuracy,
@@ -302,16 +283,39 @@ class SpecializedClassifier(
             training_frames=self.getTrainingFrames(),
             seed=self.getSeed(),
         )
+        joined = tuple(each.joined for each in rows)
+        heads = tuple(balanced_head(each, len(labels)) for each in joined)
+        parts = LearnedParts(heads, joined if self.getMethod() == "retrain" else (), head)
         model = SpecializedModel(
-            self._oracle,
-            self._compacts,
-            policy,
-            compacts,
-            labels,
-            kind,
-            data=parts_to_bytes(_parts([_joined(each) for each in rows], len(labels), head, trains=trains)),
+            self._oracle, self._compacts, policy, compacts, labels, kind, data=parts_to_bytes(parts)
         )
         return self._copyValues(model._resetUid(self.uid))  # noqa: SLF001 - as Spark ML's own estimators
+
+    def _indicator(self, dataset: DataFrame) -> str | None:
+        """Return the column that marks held-out rows, if there is one."""
+        if not self.isDefined("validationIndicatorCol"):
+            return None
+        indicator = self.getValidationIndicatorCol()
+        check_present(dataset, [indicator], "train")
+        kind = dataset.schema[indicator].dataType
+        if not isinstance(kind, BooleanType):
+            raise ColumnError(f"column {indicator!r} of train must be boolean, got {kind.simpleString()}.")
+        return indicator
+
+    def _profiles(
+        self, names: Sequence[str], rows: Sequence[FeatureRows], classes: int
+    ) -> tuple[list[CompactModel], list[CompactProfile]]:
+        """Measure each network with each assumed skew."""
+        compacts, profiles = [], []
+        for network, (name, each) in enumerate(zip(names, rows, strict=True)):
+            head = None if self.getMethod() == "retrain" else balanced_head(each.train, classes)
+            for skew in self.getSkews():
+                compact = CompactModel(f"{name} at {skew:g}", network, skew)
+                sizes, draws, seed = self.getClassCounts(), self.getDraws(), self.getSeed()
+                profile = measure_compact(compact.name, each, head, sizes=sizes, draws=draws, skew=skew, seed=seed)
+                compacts.append(compact)
+                profiles.append(profile)
+        return compacts, profiles
 
 
 def _labels(known: list[Any], oracle: ClassScores | None) -> tuple[Any, ...]:
@@ -344,30 +348,3 @@ def _names(stages: Sequence[CNNFeaturizer | TextFeaturizer]) -> list[str]:
     if len(set(names)) < len(names):
         names = sized if len(set(sized)) == len(sized) else [f"{name} ({n})" for n, name in enumerate(names, 1)]
     return names
-
-
-def _split(measured: tuple[NDArray[Any], NDArray[Any], NDArray[Any], float], labels: Sequence[Any]) -> FeatureRows:
-    features, values, is_held_out, seconds = measured
-    places = {label: place for place, label in enumerate(labels)}
-    classes = np.array([places[value] for value in values], np.int64)
-    train, valid = (TrainingRows(features[part], classes[part]) for part in (~is_held_out, is_held_out))
-    if not len(train.labels) or not len(valid.labels):
-        raise InvalidArgumentError(
-            "holdout or validationIndicatorCol must leave rows for training and for measurements, got "
-            f"{len(train.labels)} and {len(valid.labels)} rows. Add rows."
-        )
-    return FeatureRows(train, valid, seconds)
-
-
-def _parts(rows: Sequence[TrainingRows], classes: int, oracle: LinearHead | None, *, trains: bool) -> LearnedParts:
-    """Return what experts need: training rows, or classifiers of all classes."""
-    heads = tuple(balanced_head(each, classes) for each in rows)
-    return LearnedParts(heads, tuple(rows) if trains else (), oracle)
-
-
-def _joined(rows: FeatureRows) -> TrainingRows:
-    """Return all rows: experts of the stream are trained on those that were held out, too."""
-    return TrainingRows(
-        np.concatenate([rows.train.features, rows.valid.features]),
-        np.concatenate([rows.train.labels, rows.valid.labels]),
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from pyspark.sql import functions as F
@@ -26,7 +26,6 @@ from vista_spark.errors import EmptyInputError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
@@ -37,6 +36,7 @@ __all__ = [
     "HELD_OUT",
     "LABEL",
     "FeatureRows",
+    "MeasuredRows",
     "OracleMeasurement",
     "balanced_head",
     "measure_compact",
@@ -50,18 +50,54 @@ _PARTS = 1000
 
 
 class FeatureRows(NamedTuple):
-    """Features and labels of training rows and of rows that are held out, and the seconds of a row."""
+    """Features and classes of training rows and of rows that are held out, and the seconds of a row."""
 
     train: TrainingRows
     valid: TrainingRows
     seconds: float
 
+    @property
+    def joined(self) -> TrainingRows:
+        """All rows: experts of a stream learn from those that were held out, too."""
+        return TrainingRows(
+            np.concatenate([self.train.features, self.valid.features]),
+            np.concatenate([self.train.labels, self.valid.labels]),
+        )
+
+
+class MeasuredRows(NamedTuple):
+    """Features of shape (rows, features) of a network, labels, marks of held-out rows, and the seconds of a row."""
+
+    features: NDArray[np.float32]
+    labels: list[Any]
+    is_held_out: NDArray[np.bool_]
+    seconds: float
+
+    def split(self, labels: Sequence[Any]) -> FeatureRows:
+        """Return the training rows and the held-out ones, with the places of their labels as classes.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There are no rows of a kind.
+        """
+        places = {label: place for place, label in enumerate(labels)}
+        classes = np.array([places[label] for label in self.labels], np.int64)
+        train, valid = (
+            TrainingRows(self.features[rows], classes[rows]) for rows in (~self.is_held_out, self.is_held_out)
+        )
+        if not len(train.labels) or not len(valid.labels):
+            raise InvalidArgumentError(
+                "holdout or validationIndicatorCol must leave rows for training and for measurements, got "
+                f"{len(train.labels)} and {len(valid.labels)} rows. Add rows."
+            )
+        return FeatureRows(train, valid, self.seconds)
+
 
 class OracleMeasurement(NamedTuple):
-    """Accuracy of the oracle on rows that are held out, the number of these rows, and the seconds of a row."""
+    """Accuracy of the oracle on rows that are held out, and the seconds of a row."""
 
     accuracy: float
-    rows: int
     seconds: float
 
 
@@ -79,10 +115,14 @@ def split_rows(dataset: DataFrame, column: str, label: str, holdout: float, indi
     )
 
 
-def measure_features(
-    frame: DataFrame, scores: ClassScores, name: str
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], float]:
-    """Return the features, labels and marks of all good rows, and the seconds of a row."""
+def measure_features(frame: DataFrame, scores: ClassScores, name: str) -> MeasuredRows:
+    """Compute the features of rows, and measure the time of a row.
+
+    Raises
+    ------
+    EmptyInputError
+        No row has an input that the network can read.
+    """
     function = TimedFeatures(scores.function)
     rows = RowMap(function, (LABEL, HELD_OUT), RowPolicy("null", "__reason"))
     table = map_rows(frame, rows, reads=scores.reads).toArrow()
@@ -91,11 +131,10 @@ def measure_features(
     if not good.num_rows:
         first = next(iter(reasons.drop_null().to_pylist()), "no rows with a label")
         raise EmptyInputError(f"rows must have inputs that {name} can read, got none: {first}.")
-    features = good.column(0 if good.column_names[0] == function.adds[0].name else function.adds[0].name)
-    flat = features.combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.float32)
-    return (
-        flat.reshape(good.num_rows, -1),
-        np.array(good.column(LABEL).to_pylist(), dtype=object),
+    features = good.column(function.adds[0].name).combine_chunks().flatten()
+    return MeasuredRows(
+        features.to_numpy(zero_copy_only=False).astype(np.float32).reshape(good.num_rows, -1),
+        good.column(LABEL).to_pylist(),
         good.column(HELD_OUT).to_numpy(),
         float(np.median(good.column(function.seconds).to_numpy())),
     )
@@ -113,7 +152,7 @@ def measure_oracle(frame: DataFrame, oracle: ClassScores, member: Member, labels
     places = {label: place for place, label in enumerate(labels)}
     truths = np.array([places[label] for label in table.column(LABEL).to_pylist()])
     seconds = float(np.median(table.column("seconds_0").to_numpy()))
-    return OracleMeasurement(float((answers == truths)[known].mean()), int(known.sum()), seconds)
+    return OracleMeasurement(float((answers == truths)[known].mean()), seconds)
 
 
 def measure_compact(

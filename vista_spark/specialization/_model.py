@@ -5,33 +5,27 @@ from __future__ import annotations
 import hashlib
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
-from uuid import uuid4
 
-import pyarrow as pa
 from pyspark.ml import Model
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import functions as F
 from pyspark.sql import is_remote
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
-from pyspark.sql.types import DataType, StructType, UserDefinedType
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import DataType, StructType
 
 from optimizer.arguments import whole
 from optimizer.cascades import Question
 from optimizer.specialization import CompactProfile, Confusion, ConfusionCurve, Policy
 from udfs.cascades import ClassScores
-from udfs.driver import check_absent, check_present, quoted
+from udfs.driver import check_present, quoted
 from udfs.inference import files_of_this_process
 from udfs.specialization import (
-    DIGEST,
-    ROW,
     STREAM,
     TIME,
     CompactModel,
     LabelColumns,
     LinearScores,
-    PartitionLabelling,
     SpecializationSpec,
-    StreamProcessor,
     parts_from_bytes,
 )
 from udfs.video import DifferenceDetector
@@ -40,8 +34,8 @@ from vista_spark.errors import ColumnError, InvalidArgumentError
 from vista_spark.sessions import ship_weights
 from vista_spark.specialization._compacts import reading
 from vista_spark.specialization._difference import check_comparable, choose_from_pairs, frame_pairs
+from vista_spark.specialization._label_frames import label_frames
 from vista_spark.specialization._order import order_of, stream_of
-from vista_spark.specialization._packed_rows import pack, unpack
 from vista_spark.specialization._params import SpecializedColumns
 from vista_spark.specialization._timeline import measure_timeline
 
@@ -267,7 +261,7 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
         )
 
     def spec(self, dataset: DataFrame) -> tuple[SpecializationSpec, dict[str, Column | str]]:
-        """Return what workers need to label the frames of a DataFrame, and the columns that the models read.
+        """Return the specification for workers, and the columns of a DataFrame that the models read.
 
         Raises
         ------
@@ -329,47 +323,7 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
             raise ColumnError(
                 f"outputCol, modelCol, phaseCol, confidenceCol and errorCol must differ, got {', '.join(spec.columns)}."
             )
-        check_absent(dataset, [*spec.columns, STREAM, TIME, DIGEST, ROW], "set another name, or drop it first")
-        sources = {name: source for name, source in reads.items() if not isinstance(source, str)}
-        extra = {f"__read_{place}": source for place, source in enumerate(sources.values())}
-        places = dict(zip(sources, extra, strict=True))
-        names = tuple((name, places.get(name) or str(reads[name])) for name in spec.reads)
-        frames = dataset.withColumns(
-            {
-                **extra,
-                STREAM: stream_of(group),
-                TIME: order_of(dataset, order),
-                DIGEST: F.xxhash64(*(F.col(quoted(column)) for _, column in names)),
-            }
-        )
-        keep = tuple(dataset.columns)
-        fields = {column: f"c{place}" for place, column in enumerate([*keep, *extra])}
-        adds = from_arrow_schema(pa.schema(spec.adds)).fields
-        if dataset.isStreaming:
-            reading = tuple(
-                (name, fields[column], to_arrow_type(frames.schema[column].dataType)) for name, column in names
-            )
-            objects = tuple(
-                (f"c{place}", field.dataType)
-                for place, field in enumerate(dataset.schema.fields)
-                if isinstance(field.dataType, UserDefinedType)
-            )
-            packed = pack(frames, fields, extra)
-            labelled = packed.groupBy(STREAM).transformWithStateInPandas(
-                StreamProcessor(spec, uuid4().hex, reading, objects),
-                StructType([packed.schema[ROW], *adds]),
-                "Append",
-                "None",
-            )
-            return labelled.select(*unpack(dataset.schema), *(F.col(quoted(field.name)) for field in adds))
-        partitions = int(dataset.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
-        # Spark resolves the names of mapInArrow's input again, unquoted.
-        plain = frames.select(
-            *(F.col(quoted(name)).alias(field) for name, field in fields.items()), STREAM, TIME, DIGEST
-        )
-        ordered = plain.repartition(partitions if group else 1, STREAM).sortWithinPartitions(STREAM, TIME, DIGEST)
-        labelling = PartitionLabelling(spec, keep, tuple((name, fields[column]) for name, column in names))
-        return ordered.mapInArrow(labelling, StructType([*dataset.schema.fields, *adds]))
+        return label_frames(dataset, spec, reads, order, group)
 
 
 def _data_type(kind: str) -> DataType:

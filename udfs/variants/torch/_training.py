@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from udfs.mlp.softmax_regression import fit_softmax
 from udfs.variants.torch._head import head_path
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ __all__ = ["fine_tune", "scores", "train_head"]
 _BATCH = 32
 # A head is a convex problem of a few thousand weights: L-BFGS ends before this.
 _HEAD_STEPS = 100
-_HEAD_PENALTY = 1e-3
 
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _ROWS_FOR_NORMS = 2_000
@@ -41,11 +41,7 @@ def scores(network: nn.Module, images: LabelledImages) -> NDArray[np.float32]:
 
 
 def train_head(network: nn.Module, images: LabelledImages) -> None:
-    """Train the layer that computes the class outputs, in place: a logistic regression on what it reads.
-
-    All features are divided by one number. A number per feature would give a feature that is almost constant on the
-    training images a weight of thousands, which no variant could round or learn.
-    """
+    """Train the layer that computes the class outputs, in place: a softmax regression on what it reads."""
     head = network.get_submodule(head_path(network))
     inputs: list[torch.Tensor] = []
     hook = head.register_forward_pre_hook(lambda _, arguments: inputs.append(arguments[0].detach()))
@@ -53,28 +49,12 @@ def train_head(network: nn.Module, images: LabelledImages) -> None:
     hook.remove()
     read = torch.cat(inputs)
     features = read.flatten(2).mean(2) if read.dim() > 2 else read
-    mean = features.mean(0)
-    scale = (features - mean).std().clamp_min(1e-6)
-    features = (features - mean) / scale
-    labels = torch.from_numpy(images.labels)
     weight = cast("nn.Parameter", head.weight)
-    linear = nn.Linear(features.shape[1], weight.shape[0])
-    nn.init.zeros_(linear.weight)
-    nn.init.zeros_(linear.bias)
-    optimizer = torch.optim.LBFGS(linear.parameters(), max_iter=_HEAD_STEPS, line_search_fn="strong_wolfe")
-
-    def loss() -> torch.Tensor:
-        optimizer.zero_grad()
-        value = F.cross_entropy(linear(features), labels) + _HEAD_PENALTY * linear.weight.square().sum()
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
-
-    optimizer.step(loss)  # type: ignore[no-untyped-call]
+    fitted, bias = fit_softmax(features, torch.from_numpy(images.labels), weight.shape[0], steps=_HEAD_STEPS)
     with torch.no_grad():
-        scaled = linear.weight / scale
-        weight.copy_(scaled.reshape(weight.shape))
+        weight.copy_(fitted.reshape(weight.shape))
         if head.bias is not None:
-            cast("nn.Parameter", head.bias).copy_(linear.bias - scaled @ mean)
+            cast("nn.Parameter", head.bias).copy_(bias)
 
 
 def fine_tune(network: nn.Module, images: LabelledImages, teacher: NDArray[np.float32], tuning: Tuning) -> None:
