@@ -248,5 +248,5 @@ def test_a_scorer_is_the_oracle_of_a_cascade(api: Api, spark: SparkSession) -> N
     answers = {row["id"]: row for row in model.transform(rows).collect()}
     assert {number: row["prediction"] for number, row in answers.items()} == kinds
     assert {number for number, row in answers.items() if row["answered_by"] == "oracle"} == set(range(1, 30, 2))
-    with pytest.raises(InvalidArgumentError, match="models of a saved cascade must be Spark ML stages"):
+    with pytest.raises(InvalidArgumentError, match="models of a saved CascadeModel must be Spark ML stages"):
         model.write()
