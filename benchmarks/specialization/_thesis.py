@@ -13,9 +13,8 @@ from optimizer.specialization import CompactProfile, Confusion, ConfusionCurve, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CHANGES", "DEFAULT_MARGIN", "TABLE_52", "TABLE_53", "TABLE_C1", "Row", "policy_of", "segments_of"]
+__all__ = ["CHANGES", "TABLE_52", "TABLE_53", "TABLE_C1", "Row", "policy_of", "segments_of"]
 
-DEFAULT_MARGIN = -0.01
 _FPS = 6
 _SIZES = (1, 5, 10, 15, 20)
 _CURVES = {
@@ -91,7 +90,7 @@ TABLE_C1: Sequence[tuple[int, float, int, float, int, int, float, float]] = (
 )
 
 
-def policy_of(task: str, *, counts_training: bool = False, margin: float = DEFAULT_MARGIN) -> Policy:
+def policy_of(task: str, *, counts_training: bool = False) -> Policy:
     """Return the policy of a task on the GPU, for a stream of 6 frames per second.
 
     Parameters
@@ -101,8 +100,6 @@ def policy_of(task: str, *, counts_training: bool = False, margin: float = DEFAU
     counts_training : bool
         Add the time of training to the cost, as if it took the only GPU. Default false, as in the thesis: training runs
         beside the stream, and the oracle answers the frames that arrive meanwhile.
-    margin : float
-        Least difference of the expected accuracy to that of the oracle.
     """
     classes, accuracy, oracle, compact, training = _TASKS[task]
     curve = ConfusionCurve(_SIZES, tuple(Confusion(*shares) for shares in _CURVES[task]))
@@ -112,7 +109,6 @@ def policy_of(task: str, *, counts_training: bool = False, margin: float = DEFAU
         accuracy=accuracy,
         seconds=oracle,
         compacts=[profile],
-        margin=margin,
         training_frames=round(training * _FPS),
     )
 

@@ -14,7 +14,6 @@ from optimizer.specialization._accuracy import (
 from optimizer.specialization._difference import choose_threshold
 from optimizer.specialization._dominant import (
     Detection,
-    WindowChoice,
     choose_window,
     detection,
     dominant_classes,
@@ -22,12 +21,11 @@ from optimizer.specialization._dominant import (
 )
 from optimizer.specialization._policy import CompactProfile, Estimate, Policy
 from optimizer.specialization._simulation import Segment, SimulatedRun, draw_labels, simulate
-from optimizer.specialization._state import OTHER, PHASES, Expert, SpecializationState
+from optimizer.specialization._state import OTHER, Expert, SpecializationState
 from optimizer.specialization._windowed_greedy import Decision, Need, WindowedGreedy
 
 __all__ = [
     "OTHER",
-    "PHASES",
     "CompactProfile",
     "Confusion",
     "ConfusionCurve",
@@ -40,7 +38,6 @@ __all__ = [
     "Segment",
     "SimulatedRun",
     "SpecializationState",
-    "WindowChoice",
     "WindowedGreedy",
     "cascaded_accuracy",
     "cascaded_seconds",

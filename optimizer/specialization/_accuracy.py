@@ -121,6 +121,18 @@ def corrected_skew(answered: float, confusion: Confusion) -> float:
     Of dominant inputs it answers ``1 - e``, of others ``1 - a_out``. The share alone overestimates the skew where the
     classifier takes other inputs for dominant ones.
 
+    Parameters
+    ----------
+    answered : float
+        Share of the inputs that the classifier answers with a dominant class.
+    confusion : Confusion
+        Measured answers of the classifier.
+
+    Returns
+    -------
+    float
+        Skew from 0 to 1; 0 if the classifier calls dominant inputs "other" as often as others.
+
     Examples
     --------
     >>> round(corrected_skew(0.9 * 0.95 + 0.1 * 0.2, Confusion(0.9, 0.05, 0.8)), 3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from optimizer.specialization._dominant import dominant_classes
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Choice", "choose_known", "choose_larger", "choose_new"]
 
-_CLEAR = 0.9
+_CLEAR = 0.9  # skew from which fewer labels than the window are sufficient
 _MOST_FAILURES = 10
 
 
@@ -94,4 +93,4 @@ def _patience(policy: Policy, best: Estimate, saved: float, failures: int) -> fl
     """Return the frames for which the same classes must be dominant: exponential backoff after useless training."""
     training = policy.compacts[best.compact].training_seconds
     unit = max(policy.recall_frames, training / saved if saved > 0 else 0)
-    return unit * (math.pow(2, min(failures, _MOST_FAILURES)) - 1)
+    return unit * (2.0 ** min(failures, _MOST_FAILURES) - 1)

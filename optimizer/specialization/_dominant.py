@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 
 from optimizer.arguments import real, whole
 from optimizer.errors import InvalidArgumentError
+from optimizer.specialization._evidence import binomial_cdf
+from optimizer.specialization._state import MOST_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Detection", "WindowChoice", "choose_window", "detection", "dominant_classes", "least_support"]
+__all__ = ["Detection", "choose_window", "detection", "dominant_classes", "least_support"]
 
-_LARGEST_WINDOW = 300
-_FALSE_CLASSES = 0.5
+# Expected inputs: dominant classes, and their share. Requirements: other classes per window, probability of detection.
+_DOMINANT, _SKEW = 5, 0.8
+_FALSE_CLASSES, _DETECTED = 0.5, 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +36,6 @@ class Detection:
 
     dominant: float
     other: float
-
-
-@dataclass(frozen=True, slots=True)
-class WindowChoice:
-    """Size of a window, and the answers that make a class dominant in it."""
-
-    window: int
-    support: int
 
 
 def dominant_classes(labels: Iterable[int], support: int) -> frozenset[int]:
@@ -103,8 +98,10 @@ def detection(*, classes: int, accuracy: float, dominant: int, skew: float, wind
 
 
 @lru_cache(maxsize=4096)
-def least_support(classes: int, accuracy: float, window: int, skew: float = 0.8, dominant: int = 5) -> int:
-    """Return the smallest support, of at least 2, that lets through half an undeserving class per window on average.
+def least_support(classes: int, accuracy: float, window: int) -> int:
+    """Return the smallest support, of at least 2, that on average at most 0.5 other classes reach in a window.
+
+    The inputs are expected to have 5 dominant classes with a share of 80 %.
 
     Parameters
     ----------
@@ -112,64 +109,60 @@ def least_support(classes: int, accuracy: float, window: int, skew: float = 0.8,
         Number of classes and accuracy of the oracle.
     window : int
         Answers in the window.
-    skew, dominant : float and int
-        Distribution that is expected. Default: 5 dominant classes with 80 % of the inputs.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A number is out of range.
 
     Examples
     --------
     >>> [least_support(205, 0.58, window) for window in (30, 60, 90)]
     [3, 3, 3]
     """
-    expected = min(dominant, classes - 1)
     for support in range(2, window + 1):
-        probabilities = detection(
-            classes=classes, accuracy=accuracy, dominant=expected, skew=skew, window=window, support=support
-        )
-        if probabilities.other * (classes - expected) <= _FALSE_CLASSES:
+        other = _expected_detection(classes, accuracy, window, support).other
+        if other * (classes - min(_DOMINANT, classes - 1)) <= _FALSE_CLASSES:
             return support
     return max(window, 2)
 
 
-def choose_window(
-    *, classes: int, accuracy: float, dominant: int = 5, skew: float = 0.8, detected: float = 0.9
-) -> WindowChoice:
-    """Return the smallest window in which a dominant class is found with a probability of `detected`.
+def choose_window(*, classes: int, accuracy: float) -> int:
+    """Return the smallest window in which each of 5 dominant classes with 80 % of the inputs is found in 90 % of cases.
 
     Parameters
     ----------
     classes, accuracy : int and float
         Number of classes and accuracy of the oracle.
-    dominant, skew : int and float
-        Distribution that must be found. Default: 5 dominant classes with 80 % of the inputs.
-    detected : float
-        Least probability that a single dominant class is found. Default 0.9.
 
     Returns
     -------
-    WindowChoice
-        A window of 10 to 300 answers, a multiple of 10, with the support of :func:`least_support`; the largest window
-        if none is sufficient.
+    int
+        Number of answers from 10 to 300, a multiple of 10; 300 if no window is sufficient. A class is dominant with the
+        support of :func:`least_support`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A number is out of range.
 
     Examples
     --------
     >>> choose_window(classes=1000, accuracy=0.68)
-    WindowChoice(window=40, support=2)
+    40
     """
-    expected = min(dominant, classes - 1)
-    for window in range(10, _LARGEST_WINDOW + 1, 10):
-        support = least_support(classes, accuracy, window, skew, expected)
-        probabilities = detection(
-            classes=classes, accuracy=accuracy, dominant=expected, skew=skew, window=window, support=support
-        )
-        if probabilities.dominant >= detected:
-            break
-    return WindowChoice(window, support)
+    for window in range(10, MOST_LABELS, 10):
+        support = least_support(classes, accuracy, window)
+        if _expected_detection(classes, accuracy, window, support).dominant >= _DETECTED:
+            return window
+    return MOST_LABELS
+
+
+def _expected_detection(classes: int, accuracy: float, window: int, support: int) -> Detection:
+    dominant = min(_DOMINANT, classes - 1)
+    return detection(classes=classes, accuracy=accuracy, dominant=dominant, skew=_SKEW, window=window, support=support)
 
 
 def _at_least(support: int, trials: int, probability: float) -> float:
     """Return the probability of at least `support` successes of a binomial distribution."""
-    below = sum(
-        math.comb(trials, hits) * probability**hits * (1 - probability) ** (trials - hits)
-        for hits in range(min(support, trials + 1))
-    )
-    return max(0.0, 1.0 - below)
+    return max(0.0, 1.0 - binomial_cdf(support - 1, trials, probability))

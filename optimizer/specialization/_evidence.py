@@ -9,11 +9,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-__all__ = ["contradicts", "frequencies", "held_out_share", "share_in", "silence", "upper_share"]
+__all__ = ["binomial_cdf", "contradicts", "frequencies", "held_out_share", "share_in", "silence", "upper_share"]
 
 _SIGNIFICANCE = 0.05
 _SILENCE = 1e-4
 _DEVIATIONS = 1.64  # one-sided bound of the same significance
+
+
+def binomial_cdf(most: int, trials: int, probability: float) -> float:
+    """Return the probability of at most `most` successes in independent trials.
+
+    Examples
+    --------
+    >>> binomial_cdf(1, 3, 0.5)
+    0.5
+    """
+    return sum(
+        math.comb(trials, hits) * probability**hits * (1 - probability) ** (trials - hits)
+        for hits in range(min(most, trials) + 1)
+    )
 
 
 def contradicts(agreements: int, answers: int, expected: float) -> bool:
@@ -24,10 +38,7 @@ def contradicts(agreements: int, answers: int, expected: float) -> bool:
     >>> contradicts(1, 3, 0.9), contradicts(1, 3, 0.5)
     (True, False)
     """
-    probability = sum(
-        math.comb(answers, hits) * expected**hits * (1 - expected) ** (answers - hits) for hits in range(agreements + 1)
-    )
-    return probability < _SIGNIFICANCE
+    return binomial_cdf(agreements, answers, expected) < _SIGNIFICANCE
 
 
 def upper_share(flags: Sequence[bool]) -> float:

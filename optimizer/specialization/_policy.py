@@ -31,11 +31,16 @@ class CompactProfile:
     name : str
         Name of the model.
     seconds : float
-        Time of an input, ``r``.
+        Time of an input, ``r``, in seconds.
     curve : ConfusionCurve
         Shares of its answers for several numbers of dominant classes.
     training_seconds : float
-        Time to specialise it, ``R_0``. Default 0.
+        Time to specialise it, ``R_0``, in seconds. Default 0.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A time is negative.
     """
 
     name: str
@@ -65,7 +70,7 @@ class Policy:
     classes : int
         Number of classes of the oracle, ``N``.
     accuracy, seconds : float
-        Accuracy of the oracle, ``a*``, and its time of an input, ``R``.
+        Accuracy of the oracle, ``a*``, and its time of an input, ``R``, in seconds.
     compacts : sequence of CompactProfile
         Compact models. The cheapest one that keeps the accuracy is used.
     window : int, optional
@@ -85,16 +90,17 @@ class Policy:
     trial_frames : int
         Frames on which an expert and the oracle both answer before the expert is used. Default 5.
     recall_frames : int
-        Answers of the oracle after which experts from earlier are considered. Default 6.
+        Answers of the oracle after which the experts that are kept are considered. Default 6.
     experts : int
         Experts that are kept; 0 trains a new one for each scene. Default 8.
     expected_frames : int
-        Answers of an expert against which the time of its training counts. Default 300.
+        Answers expected of a new expert: together they must save more time than its training takes. Default 300.
     training_frames : int, optional
         Frames that the oracle answers before a new expert takes over. Default: the frames that it answers in the time
         of the training.
     exit : {"estimate", "skew"}
-        End specialisation by the estimated accuracy (default), or as soon as the skew is below that at its begin.
+        End specialisation by the estimated accuracy (default), or as soon as the skew is below that at the start of
+        the trial.
     counts_cost : bool
         Specialise only if this is cheaper than the oracle. Default true.
     refines : bool
@@ -153,7 +159,7 @@ class Policy:
         whole_or_none("training_frames", self.training_frames, 0)
         one_of("exit", self.exit, _EXITS)
         if self.window is None:
-            object.__setattr__(self, "window", choose_window(classes=self.classes, accuracy=self.accuracy).window)
+            object.__setattr__(self, "window", choose_window(classes=self.classes, accuracy=self.accuracy))
 
     @property
     def window_size(self) -> int:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from optimizer.specialization._accuracy import Confusion
     from optimizer.specialization._policy import Policy
 
 __all__ = ["Segment", "SimulatedRun", "draw_labels", "simulate"]
@@ -55,10 +56,8 @@ class SimulatedRun:
         Share of frames in the specialised phase that the oracle answered, ``c``.
     transitions, trained : int
         Specialised phases, and experts that were trained.
-    dominant, window : float
-        Mean number of dominant classes, and mean window, of the specialised phases; NaN without one.
     seconds : float
-        Time of a frame.
+        Mean time of a frame, in seconds.
     """
 
     speedup: float
@@ -68,13 +67,27 @@ class SimulatedRun:
     cascade_rate: float
     transitions: int
     trained: int
-    dominant: float
-    window: float
     seconds: float
 
 
 def draw_labels(segments: Sequence[Segment], *, classes: int, fps: float = 6.0, seed: int = 0) -> NDArray[np.int64]:
     """Return the classes of a stream, segment by segment (section 5.4.1).
+
+    Parameters
+    ----------
+    segments : sequence of Segment
+        Parts of the stream; the dominant classes of each are drawn anew.
+    classes : int
+        Number of classes; each segment has fewer dominant ones.
+    fps : float
+        Frames per second. Default 6.
+    seed : int
+        Seed of the classes. Default 0.
+
+    Returns
+    -------
+    array of int of shape (frames,)
+        Classes from 0 to `classes` - 1.
 
     Examples
     --------
@@ -108,6 +121,14 @@ def simulate(policy: Policy, labels: Sequence[int] | NDArray[np.int64], *, seed:
         True classes of the frames.
     seed : int
         Seed of the answers. Default 0.
+
+    Examples
+    --------
+    >>> from optimizer.specialization import CompactProfile, Confusion, ConfusionCurve, Policy
+    >>> curve = ConfusionCurve((5,), (Confusion(0.95, 0.02, 0.95),))
+    >>> policy = Policy(classes=300, accuracy=0.9, seconds=0.4, compacts=[CompactProfile("small", 0.01, curve)])
+    >>> simulate(policy, draw_labels([Segment(5, 0.9)], classes=300)).speedup > 2
+    True
     """
     stream, random = WindowedGreedy(policy), np.random.default_rng([seed, 1])
     truths = np.asarray(labels, np.int64)
@@ -115,7 +136,7 @@ def simulate(policy: Policy, labels: Sequence[int] | NDArray[np.int64], *, seed:
     answers = np.where(random.random(len(truths)) < policy.accuracy, truths, wrong)
     draws = random.random((len(truths), 2))
     seconds, hits, special, cascaded, transitions = 0.0, 0, 0, 0, 0
-    trained, sizes, windows = 0, [], []
+    trained = 0
     for truth, answer, draw in zip(truths.tolist(), answers.tolist(), draws, strict=True):
         need = stream.need()
         compact = None
@@ -125,21 +146,16 @@ def simulate(policy: Policy, labels: Sequence[int] | NDArray[np.int64], *, seed:
             compact = _compact_answer(profile.curve.at(len(need.expert.dominant)), need.expert.dominant, truth, draw)
         asks = need.oracle or compact == OTHER
         seconds += asks * policy.seconds
-        before = stream.state.phase
         decision = stream.observe(answer if asks else None, compact)
         hits += decision.label == truth
         if decision.phase == "specialized":
             special += 1
             cascaded += asks
-        if before != "specialized" and stream.state.phase == "specialized":
-            transitions += 1
-            expert = stream.state.expert
-            sizes.append(len(expert.dominant) if expert else 0)
-            windows.append(stream.state.window)
+        transitions += decision.phase != "specialized" and stream.state.phase == "specialized"
         if stream.state.trained > trained:
             trained = stream.state.trained
-            expert = stream.state.expert
-            seconds += policy.compacts[expert.compact if expert else 0].training_seconds
+            assert stream.state.expert is not None
+            seconds += policy.compacts[stream.state.expert.compact].training_seconds
     frames = max(len(truths), 1)
     return SimulatedRun(
         speedup=policy.seconds * len(truths) / seconds if seconds else 1.0,
@@ -149,19 +165,14 @@ def simulate(policy: Policy, labels: Sequence[int] | NDArray[np.int64], *, seed:
         cascade_rate=cascaded / max(special, 1),
         transitions=transitions,
         trained=trained,
-        dominant=float(np.mean(sizes)) if sizes else float("nan"),
-        window=float(np.mean(windows)) if windows else float("nan"),
         seconds=seconds / frames,
     )
 
 
-def _compact_answer(
-    confusion: tuple[float, float, float], dominant: tuple[int, ...], truth: int, draw: NDArray[np.float64]
-) -> int:
-    a_in, e, a_out = confusion
+def _compact_answer(confusion: Confusion, dominant: tuple[int, ...], truth: int, draw: NDArray[np.float64]) -> int:
     if truth not in dominant:
-        return OTHER if draw[0] < a_out else dominant[int(draw[1] * len(dominant))]
-    if draw[0] < a_in:
+        return OTHER if draw[0] < confusion.a_out else dominant[int(draw[1] * len(dominant))]
+    if draw[0] < confusion.a_in:
         return truth
     rest = [label for label in dominant if label != truth]
-    return OTHER if draw[0] < a_in + e or not rest else rest[int(draw[1] * len(rest))]
+    return OTHER if draw[0] < confusion.a_in + confusion.e or not rest else rest[int(draw[1] * len(rest))]

@@ -6,16 +6,13 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["MOST_LABELS", "OTHER", "PHASES", "Expert", "SpecializationState"]
+__all__ = ["MOST_LABELS", "OTHER", "Expert", "SpecializationState"]
 
 OTHER = -1
 """Answer of a specialised model that the input belongs to no dominant class."""
 
 MOST_LABELS = 300
-"""Labels that a state keeps."""
-
-PHASES = ("explore", "train", "trial", "specialized")
-"""Phases of a stream, in their usual order."""
+"""Labels that a state keeps, and the largest window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +46,17 @@ class SpecializationState:
     ----------
     frame : int
         Frames seen.
-    phase : str
-        One of :data:`PHASES`.
+    phase : {"explore", "train", "trial", "specialized"}
+        Phase of the next frame.
     labels : list of int
         Last answers in this epoch, ``S_j``.
-    window : int
-        Labels that the last choice of an expert is based on.
     epoch, review : int
-        Frames of this epoch, from the labels behind its first expert on, and the number of them at which more classes
-        are considered.
+        Frames of this epoch, which begins with the labels that its first expert was chosen by, and the number of them
+        at which an expert for more classes is considered.
     candidate : list of int
         Dominant classes for which training has seemed worthwhile.
     stable : int
-        Frames for which it has, without interruption.
+        Successive frames for which it has.
     failures : int
         Trainings in succession that did not pay.
     debt : float
@@ -87,7 +82,7 @@ class SpecializationState:
     checks : list of bool
         For the last checked answers: are they wrong?
     entry_skew : float
-        Skew at the begin of the trial.
+        Skew at the start of the trial.
     """
 
     frame: int = 0
@@ -99,7 +94,6 @@ class SpecializationState:
     candidate: list[int] = field(default_factory=list)
     failures: int = 0
     debt: float = 0.0
-    window: int = 0
     experts: list[Expert] = field(default_factory=list)
     expert: Expert | None = None
     trained: int = 0

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Decision", "Need", "WindowedGreedy"]
 
-_CHECKS = 8
-_KEPT = 3
-_REFINED = 2
+_CHECKS = 8  # last checks that are kept
+_WINDOWS = 3  # windows of answers that the end of a phase is decided by
+_GROWTH = 2  # factor between the reviews of an epoch
 _FAR = 1 << 30
 
 
@@ -145,10 +145,19 @@ class WindowedGreedy:
         return Decision(oracle, None, phase)
 
     def fail_training(self) -> None:
-        """Report that the expert in training cannot be used: the oracle continues."""
+        """Report that the expert in training cannot be used: the oracle continues.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The stream has no expert.
+        """
         state = self.state
         if state.expert is None:
-            raise InvalidArgumentError(f"phase must be one with an expert, got {state.phase!r}.")
+            raise InvalidArgumentError(
+                f"phase must be one with an expert, got {state.phase!r}. "
+                "Call fail_training only for an expert that observe() began to train."
+            )
         state.experts = [expert for expert in state.experts if expert != state.expert]
         self._explore_again(failures=state.failures + 1)
 
@@ -160,8 +169,8 @@ class WindowedGreedy:
         known = choose_known(policy, state)
         choice = None if known else choose_new(policy, state)
         if known or choice:
-            state.window = min(len(state.labels), policy.window_size)
-            state.epoch, state.review = state.window, _REFINED * policy.window_size
+            state.epoch = min(len(state.labels), policy.window_size)
+            state.review = _GROWTH * policy.window_size
         if known:
             state.expert = known
             self._begin_trial()
@@ -171,7 +180,7 @@ class WindowedGreedy:
     def _train(self, choice: Choice) -> None:
         state, profile = self.state, self.policy.compacts[choice.compact]
         state.trained += 1
-        state.debt, state.window = profile.training_seconds, choice.labels
+        state.debt = profile.training_seconds
         name, labels = f"{profile.name} {state.trained}", state.labels[-choice.labels :]
         state.expert = Expert(name, choice.compact, choice.dominant, frequencies(labels))
         state.phase, state.ready = "train", state.frame + self.policy.frames_of_training(choice.compact)
@@ -209,7 +218,7 @@ class WindowedGreedy:
         state.answered += answered
         if oracle is not None and answered:
             self._count_check(is_wrong=oracle != compact)
-        state.recent = [*state.recent, answered][-_KEPT * policy.window_size :]
+        state.recent = [*state.recent, answered][-_WINDOWS * policy.window_size :]
         decision = Decision(compact if oracle is None else oracle, expert if oracle is None else None, "specialized")
         state.labels = [*state.labels, decision.label][-MOST_LABELS:]
         state.epoch += 1
@@ -218,7 +227,7 @@ class WindowedGreedy:
             state.refused = []
             self._explore_again(failures=self._count_failures(expert))
         elif policy.refines and state.epoch >= state.review:
-            state.review = _REFINED * state.epoch
+            state.review = _GROWTH * state.epoch
             choice = choose_larger(policy, state, expert)
             if choice:
                 state.failures = self._count_failures(expert)
@@ -227,12 +236,12 @@ class WindowedGreedy:
 
     def _count_check(self, *, is_wrong: bool) -> None:
         """Count a check; after a wrong answer, the next answers are checked too."""
-        state = self.state
-        state.checks = [*state.checks, is_wrong][-_CHECKS:]
+        state, least = self.state, self.policy.least_checks
+        state.checks = [*state.checks, is_wrong][-max(_CHECKS, least) :]
         if state.burst:
             state.burst -= 1
         elif is_wrong:
-            state.burst = self.policy.least_checks - 1
+            state.burst = least - 1
 
     def _explore_again(self, failures: int) -> None:
         state = self.state

@@ -62,16 +62,16 @@ def test_the_smallest_sufficient_window_and_support_are_chosen(classes: int, acc
         each = detection(classes=classes, accuracy=accuracy, dominant=n, skew=0.8, window=window, support=support)
         return each.other * (classes - n) <= 0.5, each.dominant >= 0.9
 
-    choice = choose_window(classes=classes, accuracy=accuracy)
-    assert choice.support == least_support(classes, accuracy, choice.window)
-    assert passes(choice.window, choice.support) == (True, True)
-    assert choice.support == 2 or not passes(choice.window, choice.support - 1)[0]
-    for window in range(10, choice.window, 10):
+    chosen = choose_window(classes=classes, accuracy=accuracy)
+    support = least_support(classes, accuracy, chosen)
+    assert passes(chosen, support) == (True, True)
+    assert support == 2 or not passes(chosen, support - 1)[0]
+    for window in range(10, chosen, 10):
         assert not passes(window, least_support(classes, accuracy, window))[1]
 
 
 def test_less_accurate_oracles_need_larger_windows() -> None:
-    windows = [choose_window(classes=205, accuracy=accuracy).window for accuracy in (0.95, 0.7, 0.5)]
+    windows = [choose_window(classes=205, accuracy=accuracy) for accuracy in (0.95, 0.7, 0.5)]
     assert windows == sorted(windows)
     assert windows[0] < windows[-1]
 

@@ -102,15 +102,14 @@ def test_other_inputs_end_the_phase_and_begin_the_next_epoch() -> None:
     decisions = play(stream, [50, 60] * 10)
     phases = [decision.phase for decision in decisions]
     assert [decision.label for decision in decisions] == [50, 60] * 10
-    silent = phases.index("explore")
-    assert silent <= 6
-    assert phases[silent] == "explore"
+    assert phases.index("explore") < 6
     assert phases.index("train") == 6  # labels of the silent frames count
     assert stream.state.expert is not None
     assert stream.state.expert.dominant == (50, 60)
 
 
-# Corrections of the text (issue, point 2; each fails with the printed version).
+# Corrections of Algorithm 5.1 ("Differences from the thesis" in docs/specialization.md). Each test fails for
+# the printed algorithm.
 
 
 def test_line_18_counts_errors_of_the_expert() -> None:
@@ -157,6 +156,12 @@ def test_the_answers_after_a_wrong_one_are_checked() -> None:
     play(stream, [TWO[(first + 1) % 2]])
     assert stream.state.burst == 1
     assert stream.state.checks == [True, False]
+
+
+def test_more_checks_than_are_kept_by_default_may_be_required() -> None:
+    stream = specialized(replace(POLICY, epsilon=0.2, least_checks=12))
+    phases = [decision.phase for decision in play(stream, TWO * 60, lambda label, _: 11 - label)]
+    assert phases.index("explore") >= 12
 
 
 def test_random_inputs_are_not_specialised_because_of_their_cost() -> None:
@@ -321,7 +326,7 @@ def test_a_stream_without_frames_has_its_first_need() -> None:
 def test_more_dominant_classes_than_half_of_the_window() -> None:
     wide = replace(POLICY, classes=40, window=30, margin=-0.5)
     stream = WindowedGreedy(wide)
-    labels = [label for start in range(10) for label in range(start, start + 16) for _ in range(1)] * 3
+    labels = [label for start in range(10) for label in range(start, start + 16)] * 3
     assert {decision.phase for decision in play(stream, labels)} == {"explore"}
 
 
