@@ -1,4 +1,4 @@
-"""The cache folder, output layout and atomic writing that the demo's two data sets share.
+"""Cache folder, fetching, output layout and atomic writing that the data sets of the examples share.
 
 A prepared folder holds ``images/<id>.png`` and ``table.csv``. The table's first three columns are ``id``, ``label`` and
 ``caption``; every further column is a number and a structured feature.
@@ -6,6 +6,7 @@ A prepared folder holds ``images/<id>.png`` and ``table.csv``. The table's first
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import csv
 import fcntl
@@ -287,6 +288,41 @@ def summary(labels: Sequence[str], kind: str, out: Path) -> str:
     counts = sorted(Counter(labels).items())
     listed = ", ".join(f"{name} {count}" for name, count in counts)
     return f"{len(labels)} {kind} in {len(counts)} classes ({listed}): {out}"
+
+
+def run_fetch(
+    description: str,
+    fetch: Callable[[Path], Path],
+    describe: Callable[[Path], object] = str,
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """Run the command line of a program that fetches data into the cache folder, and print what it has fetched.
+
+    Parameters
+    ----------
+    description : str
+        Sentence for the help.
+    fetch : callable
+        Function of the cache folder that returns the folder of the data.
+    describe : callable
+        Function of the folder of the data that returns the line to print; by default the folder.
+    arguments : sequence of str, optional
+        Arguments, by default those of the process.
+
+    Returns
+    -------
+    int
+        Exit status: 1 if the data cannot be fetched, with the reason on standard error.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--cache", type=Path, help="folder of packages (default: $CEREBRO_SPARK_CACHE, .cache)")
+    try:
+        folder = fetch(cache_folder(parser.parse_args(arguments).cache))
+    except DataError as error:
+        note(f"error: {error}")
+        return 1
+    print(describe(folder))
+    return 0
 
 
 def note(message: str) -> None:

@@ -12,7 +12,6 @@ differ by a hand. In version 16.0.0 these are 818.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
@@ -112,16 +111,11 @@ def main(arguments: list[str] | None = None) -> int:
     int
         Exit status.
     """
-    parser = argparse.ArgumentParser(description="Fetch emoji of four vendors.")
-    parser.add_argument("--cache", type=Path, help="folder of packages (default: $CEREBRO_SPARK_CACHE, .cache)")
-    options = parser.parse_args(arguments)
-    try:
-        folder = fetch(demo_data.cache_folder(options.cache))
-    except DataError as error:
-        demo_data.note(f"error: {error}")
-        return 1
-    print(f"{len(classes(folder))} emoji of {len(VENDORS)} vendors: {folder}")
-    return 0
+
+    def describe(folder: Path) -> str:
+        return f"{len(classes(folder))} emoji of {len(VENDORS)} vendors: {folder}"
+
+    return demo_data.run_fetch("Fetch emoji of four vendors.", fetch, describe, arguments)
 
 
 if __name__ == "__main__":

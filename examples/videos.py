@@ -7,13 +7,11 @@ without root, once; none of it is part of this project. ``pip install --no-deps 
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 from pathlib import Path
 
 import demo_data
-from demo_data import DataError
 
 PACKAGE = "opencv-doc"
 FOLDER = Path("usr", "share", "doc", "opencv-doc", "examples", "data")
@@ -21,17 +19,12 @@ VIDEO = "vtest.avi"
 
 
 def fetch(cache: Path) -> Path:
-    """Copy the video out of the package.
+    """Fetch the package and copy the video into the folder ``videos`` of a cache folder, once; return that folder.
 
-    Parameters
-    ----------
-    cache : Path
-        Cache folder.
-
-    Returns
-    -------
-    Path
-        Folder with the video.
+    Raises
+    ------
+    demo_data.DataError
+        The package cannot be fetched, or the folder cannot be written.
     """
     package = demo_data.debian_package(PACKAGE, FOLDER, cache)
 
@@ -41,19 +34,5 @@ def fetch(cache: Path) -> Path:
     return demo_data.make_once(cache / "videos", fill)
 
 
-def main() -> int:
-    """Fetch the video, and print the folder."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cache", type=Path, help="cache folder")
-    arguments = parser.parse_args()
-    try:
-        folder = fetch(demo_data.cache_folder(arguments.cache))
-    except DataError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    sys.stdout.write(f"{folder}\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(demo_data.run_fetch("Fetch a video of pedestrians.", fetch))

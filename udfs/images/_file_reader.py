@@ -28,9 +28,24 @@ def open_file(path: str) -> BinaryIO:
     """Open a local path, a ``file:`` URI in any of its spellings, or a URI that `pyarrow.fs` knows.
 
     Spark's ``path`` column of ``binaryFile`` is not percent-encoded, ``_metadata.file_path`` is: a ``file:`` URI is
-    tried literally first and percent-decoded second. Raise ImageError for no such file, a directory, no permission, or
-    a URI of no known file system. What a retry may cure (a connection, an exhausted descriptor table) propagates, so
-    that Spark runs the task again.
+    tried literally first and percent-decoded second.
+
+    Parameters
+    ----------
+    path : str
+        Path or URI.
+
+    Returns
+    -------
+    file
+        Binary file, to be closed by the caller; an ``io.BufferedReader`` for a local file.
+
+    Raises
+    ------
+    ImageError
+        There is no such file, it is a directory, permission is missing, or no file system is known for the URI.
+    OSError
+        Another error, which a new attempt of the task may not meet (a connection, an exhausted descriptor table).
     """
     if path.startswith("file:"):
         rest = path.removeprefix("file:")

@@ -35,6 +35,13 @@ def thumbnail(frame: Mapping[str, Any] | np.ndarray[Any, Any], size: tuple[int, 
     array of float32
         Shape ``(height, width, channels)``, values from 0 to 255; three channels for an image struct.
 
+    Raises
+    ------
+    InvalidArgumentError
+        An array is not of uint8, or has other than 2 or 3 dimensions.
+    ImageError
+        An image struct has no picture (:func:`udfs.images.open_rgb`).
+
     Examples
     --------
     >>> thumbnail(np.full((48, 64), 200, np.uint8), (4, 3)).shape
@@ -70,6 +77,11 @@ def block_error(first: Thumbnail, second: Thumbnail, blocks: tuple[int, int] = (
     float
         Squared grey levels, from 0 to 65025.
 
+    Raises
+    ------
+    InvalidArgumentError
+        The shapes differ.
+
     References
     ----------
     Kang et al., NoScope: Optimizing Neural Network Queries over Video at Scale, VLDB 2017.
@@ -99,7 +111,7 @@ class Difference(NamedTuple):
     is_repetition : bool
         Whether the frame repeats the reference.
     error : float
-        Block error relative to the reference; infinite for the first frame.
+        Block error relative to the reference; infinite without a reference of the same shape.
     reference : array of float32
         Reference for the next frame: the state to be stored.
     """
@@ -164,7 +176,13 @@ class DifferenceDetector:
         frame : mapping or array of uint8
             Spark's image struct, or pixels.
         reference : array of float32, optional
-            ``reference`` of the previous result; ``None`` for the first frame, which is never a repetition.
+            ``reference`` of the previous result; ``None`` for the first frame. Without a reference of the same shape,
+            a frame is never a repetition.
+
+        Raises
+        ------
+        InvalidArgumentError, ImageError
+            The frame is no picture (:func:`thumbnail`).
         """
         current = thumbnail(frame, self.size)
         if reference is None or reference.shape != current.shape:

@@ -4,7 +4,7 @@ from udfs.driver import read_table
 from vista_spark.files._layers import parse_layers, parse_layout
 from vista_spark.files._source import CLASS_LABEL, Loaded, Source
 from vista_spark.files._survey import Survey, check_source, survey
-from vista_spark.files._tables import numeric_columns, path_below, read_class_folders, read_images
+from vista_spark.files._tables import numeric_columns, path_below, read_class_folders, read_images, without_ending
 
 __all__ = [
     "CLASS_LABEL",
@@ -20,4 +20,5 @@ __all__ = [
     "read_images",
     "read_table",
     "survey",
+    "without_ending",
 ]

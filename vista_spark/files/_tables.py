@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["numeric_columns", "path_below", "read_class_folders", "read_images", "read_table"]
+__all__ = ["numeric_columns", "path_below", "read_class_folders", "read_images", "read_table", "without_ending"]
 
 _ENDINGS = r"(?i)\.(jpe?g|png|webp|gif|bmp|tiff?)$"
 
@@ -56,7 +56,7 @@ def read_images(
     has_folders, has_ending = _spelling(ids, on) if isinstance(kind, StringType) else (False, False)
     name = path_below(path) if has_folders else F.substring_index("path", "/", -1)
     if not has_ending:
-        name = F.regexp_replace(name, r"(?<=[^/])\.[^./]*$", "")
+        name = without_ending(name)
     return files.select(name.try_cast(kind).alias(on), F.col("content").alias(image))
 
 
@@ -99,6 +99,17 @@ def path_below(path: str) -> Column:
         Folder, file or pattern that Spark lists.
     """
     return F.regexp_replace("path", _above(path), "")
+
+
+def without_ending(path: Column) -> Column:
+    """Return a path without its file's ending; the dot of a hidden file begins none.
+
+    Parameters
+    ----------
+    path : Column
+        Strings.
+    """
+    return F.regexp_replace(path, r"(?<=[^/])\.[^./]*$", "")
 
 
 def _above(path: str) -> str:

@@ -7,23 +7,18 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    DoubleType,
-    FloatType,
-    NumericType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import DoubleType, FloatType
 
 from optimizer.arguments import real
 from udfs.driver import check_present, quoted
-from vista_spark.errors import ColumnError, EmptyInputError, InvalidArgumentError
+from vista_spark.errors import EmptyInputError, InvalidArgumentError
+from vista_spark.specialization._order import order_of, stream_of
 from vista_spark.specialization._skew_result import ClassSkew
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 __all__ = ["class_skew"]
 
@@ -98,21 +93,19 @@ def class_skew(
     """
     lengths = _distinct("windows", windows)
     parts = {round(share * _PARTS): share for share in _distinct("shares", shares, most=1)}
-    check_present(
-        labelled, [name for name in (labelCol, orderCol, groupCol) if name is not None], "the labelled stream"
-    )
+    check_present(labelled, [name for name in (labelCol, orderCol, groupCol) if name is not None], "labelled")
     if labelled.isStreaming:
         raise InvalidArgumentError(
-            "labelled must be a batch DataFrame, got a stream. Write the stream to a table, and read the table."
+            "labelled must be a table, got a stream. Write the stream to a table, and read the table."
         )
-    counts = _label_counts(labelled, labelCol, _seconds(labelled, orderCol), groupCol, lengths)
+    counts = _label_counts(labelled, labelCol, orderCol, groupCol, lengths)
     numbers: dict[tuple[float, float], dict[int, int]] = {
         (size, share): {} for size in lengths for share in parts.values()
     }
     left_out: dict[float, int] = defaultdict(int)
     rows = _windows_by_labels(counts, list(parts)).collect()
     if not rows:
-        raise EmptyInputError(f"the labelled stream has no row with a label in {labelCol!r} and a time in {orderCol!r}")
+        raise EmptyInputError(f"labelled has no row with a label in {labelCol!r} and a time in {orderCol!r}")
     for row in rows:
         if row["covered"]:
             numbers[row["length"], parts[row["part"]]][row["labels"]] = row["windows"]
@@ -129,26 +122,13 @@ def _distinct(name: str, values: Sequence[float], most: float = float("inf")) ->
     return numbers
 
 
-def _seconds(labelled: DataFrame, column: str) -> Column:
-    """Return the times as seconds."""
-    kind, values = labelled.schema[column].dataType, F.col(quoted(column))
-    if isinstance(kind, (TimestampType, TimestampNTZType)):
-        return F.unix_micros(values.cast("timestamp")) / 1e6
-    if isinstance(kind, NumericType):
-        return values.cast("double")
-    raise ColumnError(
-        f"column {column!r} of the labelled stream must be a timestamp or a number of seconds, "
-        f"got {kind.simpleString()}"
-    )
-
-
 def _label_counts(
-    labelled: DataFrame, label: str, seconds: Column, group: str | None, lengths: Sequence[float]
+    labelled: DataFrame, label: str, order: str, group: str | None, lengths: Sequence[float]
 ) -> DataFrame:
     """Return a row per label of a window, with its count and its first and last time."""
     kind, labels = labelled.schema[label].dataType, F.col(quoted(label))
-    stream = F.lit(None).cast("string") if group is None else F.col(quoted(group))
-    rows = labelled.select(stream.alias("stream"), labels.alias("label"), seconds.alias("t"))
+    seconds = order_of(labelled, order)
+    rows = labelled.select(stream_of(group).alias("stream"), labels.alias("label"), seconds.alias("t"))
     # NaN is above infinity.
     rows = rows.where(F.col("label").isNotNull() & (F.abs("t") < float("inf")))
     if isinstance(kind, (FloatType, DoubleType)):

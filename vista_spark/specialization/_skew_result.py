@@ -46,8 +46,18 @@ class ClassSkew:
     left_out: Mapping[float, int] = field(default_factory=dict)
 
     def windows(self, window: float) -> int:
-        """Return the number of windows of a length in seconds."""
-        return max(sum(counts.values()) for (length, _), counts in self.counts.items() if length == window)
+        """Return the number of windows of a measured length, in seconds.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The length was not measured.
+        """
+        totals = [sum(counts.values()) for (length, _), counts in self.counts.items() if length == window]
+        if not totals:
+            known = ", ".join(f"{length:g}" for length in dict.fromkeys(length for length, _ in self.counts))
+            raise InvalidArgumentError(f"window must be a measured length, {known}, got {window}.")
+        return max(totals)
 
     def fraction(self, window: float, share: float, labels: int) -> float:
         """Return the fraction of windows in which at most so many labels make up a share; NaN without a window.
@@ -60,6 +70,11 @@ class ClassSkew:
             Share of a window's rows.
         labels : int
             Number of labels.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The pair of window and share was not measured.
         """
         counts = self._counts_of(window, share)
         total = sum(counts.values())
@@ -76,6 +91,11 @@ class ClassSkew:
             Share of a window's rows.
         fraction : float
             Fraction of the windows, at most 1. Default 0.9.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The pair of window and share was not measured.
         """
         numbers = sorted(self._counts_of(window, share))
         return next((each for each in numbers if self.fraction(window, share, each) >= fraction), None)
@@ -109,7 +129,7 @@ class ClassSkew:
         return "\n".join(lines)
 
     def plot(self) -> Figure:
-        """Draw the cumulative distributions, a panel per length of windows (Figure 5.1 of the thesis)."""
+        """Draw the cumulative distributions, a panel per length of windows, as in Figure 5.1 of Shen (2018)."""
         from udfs.driver.figure import NotebookFigure  # half a second that workers need not spend
 
         windows = list(dict.fromkeys(window for window, _ in self.counts))
@@ -129,9 +149,7 @@ class ClassSkew:
         axes.spines[["top", "right"]].set_visible(False)
         axes.set(title=f"{self.windows(window):,} windows of {_duration(window)}", xlabel="labels", ylim=(0, 1.03))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        most = max(
-            (max(counts, default=1) for (length, _), counts in self.counts.items() if length == window), default=1
-        )
+        most = max(max(counts, default=1) for (length, _), counts in self.counts.items() if length == window)
         for (length, share), counts in self.counts.items():
             if length == window and counts:
                 numbers = [0, *sorted(counts), most + 1]

@@ -12,7 +12,7 @@ from udfs.arrow import ERROR_POLICIES, ErrorPolicy
 from udfs.driver import task_slots, validate_arguments
 from udfs.video import ENDINGS, IMAGE_SCHEMA, SEGMENT_SCHEMA, Frames, Sampling, Segments
 from vista_spark.errors import InvalidArgumentError
-from vista_spark.files import path_below
+from vista_spark.files import path_below, without_ending
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -23,7 +23,7 @@ _FILE_SCHEMA = "path string, modificationTime timestamp, length bigint, content 
 _PATTERN_CHARACTERS = set("*?[{")
 # Rational numbers such as 30000/1001 survive the way through a float.
 _LARGEST_DENOMINATOR = 1_000_000
-# Segments differ in length, so that tasks take turns.
+# Segments differ in length: several partitions for each slot balance the tasks.
 _PARTITIONS_PER_SLOT = 4
 
 
@@ -138,4 +138,4 @@ def _files(spark: SparkSession, path: str, *, stream: bool, files_per_batch: int
 def _camera(path: str) -> Column:
     below = path_below(path)
     name = F.when(below == F.col("path"), F.substring_index("path", "/", -1)).otherwise(below)
-    return F.regexp_replace(name, r"(?<=[^/])\.[^./]*$", "")
+    return without_ending(name)

@@ -29,7 +29,7 @@ Row = tuple[str | None, float | None, str | None]
 
 def reference(rows: Sequence[Row], windows: Sequence[float]) -> dict[tuple[float, float], dict[int, int]]:
     """Count with a loop and exact fractions."""
-    found: dict[tuple[float, float], dict[int, int]] = {
+    windows_by_labels: dict[tuple[float, float], dict[int, int]] = {
         (window, float(share)): Counter() for window in windows for share in SHARES
     }
     for window in windows:
@@ -47,8 +47,8 @@ def reference(rows: Sequence[Row], windows: Sequence[float]) -> dict[tuple[float
                     counted, labels = counted + count, labels + 1
                     if counted >= Fraction(share) * len(part):
                         break
-                found[window, float(share)][labels] += 1
-    return {key: dict(value) for key, value in found.items()}
+                windows_by_labels[window, float(share)][labels] += 1
+    return {key: dict(value) for key, value in windows_by_labels.items()}
 
 
 def drawn(seed: int, count: int = 900) -> list[Row]:
@@ -101,6 +101,20 @@ def test_timestamps_are_seconds(spark: SparkSession) -> None:
     assert class_skew(stamped, groupCol="camera", windows=(10, 60)).counts == wanted
 
 
+def test_wall_clock_times_have_no_daylight_saving(spark: SparkSession) -> None:
+    """Three hours, of which one did not exist in Berlin on this day."""
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        rows = spark.sql(
+            "SELECT * FROM VALUES ('a', TIMESTAMP_NTZ'2026-03-29 00:30:00'), ('b', TIMESTAMP_NTZ'2026-03-29 03:00:00')"
+            " AS rows(label, t)"
+        )
+        assert class_skew(rows, windows=[4 * 3600], shares=[0.6]).counts == {(4 * 3600, 0.6): {2: 1}}
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+
+
 def test_labels_may_be_numbers(spark: SparkSession) -> None:
     rows = [(1.0, 0.0), (math.nan, 1.0), (2.0, 6.0), (math.nan, 7.0), (1.0, 9.0)]
     skew = class_skew(spark.createDataFrame(rows, "label double, t double"), windows=[10], shares=[0.6, 0.9])
@@ -137,7 +151,7 @@ def test_arguments_are_checked_before_a_job(spark: SparkSession, tmp_path: Path)
     rows = frame(spark, [("a", 1.0, "")])
     with pytest.raises(ColumnError, match="no column 'labl'"):
         class_skew(rows, labelCol="labl")
-    with pytest.raises(ColumnError, match="must be a timestamp or a number of seconds, got string"):
+    with pytest.raises(ColumnError, match="column 'camera' must be a number or a timestamp, got string"):
         class_skew(rows, orderCol="camera")
     with pytest.raises(InvalidArgumentError, match=r"windows\[1\] must be a number above 0, got 0"):
         class_skew(rows, windows=(10, 0))
@@ -146,7 +160,7 @@ def test_arguments_are_checked_before_a_job(spark: SparkSession, tmp_path: Path)
     with pytest.raises(InvalidArgumentError, match="at least one number"):
         class_skew(rows, windows=())
     stream = spark.readStream.schema("label string, t double").parquet(str(tmp_path))
-    with pytest.raises(InvalidArgumentError, match="must be a batch DataFrame, got a stream"):
+    with pytest.raises(InvalidArgumentError, match="labelled must be a table, got a stream"):
         class_skew(stream)
 
 
@@ -180,6 +194,8 @@ def test_distributions_are_cumulative() -> None:
     assert "labels for 60% of the rows: 1 in half of the windows, 5 in 90 %" in skew.explain()
     with pytest.raises(InvalidArgumentError, match=r"a measured pair, \(10, 0.6\), \(10, 0.9\), got \(10, 0.5\)"):
         skew.fraction(10, 0.5, 1)
+    with pytest.raises(InvalidArgumentError, match=r"window must be a measured length, 10, got 20"):
+        skew.windows(20)
     steps = skew.plot().axes[0].lines[0]
     assert steps.get_drawstyle() == "steps-post"
     assert list(map(tuple, steps.get_xydata())) == [(0, 0), (1, 0.6), (2, 0.8), (5, 1), (6, 1)]

@@ -51,9 +51,9 @@ def test_rows_are_the_frames_of_each_file(spark: SparkSession, cameras: Path) ->
         ("north gate/door", "north gate/door.mkv", (64, 80)),
     ):
         expected = plain_frames(cameras / file)
-        found = frames_of(rows, camera)
-        assert [pixels for _, pixels in found] == [pixels for _, pixels in expected]
-        assert [time for time, _ in found] == pytest.approx([time for time, _ in expected], abs=1e-9)
+        frames = frames_of(rows, camera)
+        assert [pixels for _, pixels in frames] == [pixels for _, pixels in expected]
+        assert [time for time, _ in frames] == pytest.approx([time for time, _ in expected], abs=1e-9)
         frame = next(row.frame for row in rows if row.camera == camera)
         assert (frame.width, frame.height, frame.nChannels, frame.mode) == (*size, 3, 16)
         assert frame.origin.endswith(file)
