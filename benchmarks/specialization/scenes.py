@@ -146,11 +146,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if threshold is not None:
                 variants["with the difference detector"] = DifferenceDetector(threshold)
             for name, detector in variants.items():
-                labels, taken = label_stream(replace(spec, difference=detector), video)
+                labels, stream_seconds = label_stream(replace(spec, difference=detector), video)
                 hits = float(np.mean([label.label == truth for label, truth in zip(labels, video.labels, strict=True)]))
                 asked = np.mean([label.model == "oracle" and label.phase != "repeat" for label in labels])
                 repeats = np.mean([label.phase == "repeat" for label in labels])
-                totals.setdefault(name, []).append((seconds / taken, hits, float(asked), float(repeats)))
+                totals.setdefault(name, []).append((seconds / stream_seconds, hits, float(asked), float(repeats)))
     rows = []
     for name, values in totals.items():
         speed, accuracy, asked, repeats = np.mean(values, axis=0)

@@ -21,9 +21,10 @@ import pyarrow as pa
 
 from benchmarks.harness.report import Report, load_average
 from benchmarks.specialization._models import extract_features, time_bodies
-from benchmarks.specialization._pictures import Pictures, cache_folder, emoji_pictures
-from benchmarks.specialization._streams import changing_segments, draw_scenes, scene_labels, stream
-from optimizer.specialization import Policy
+from benchmarks.specialization._pictures import emoji_pictures
+from benchmarks.specialization._streams import draw_scenes, scene_labels, stream
+from benchmarks.specialization._thesis import CHANGES, TABLE_52
+from optimizer.specialization import Policy, Segment
 from udfs.arrow import NewColumns, to_lists
 from udfs.cascades import ClassScores
 from udfs.specialization import (
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from benchmarks.specialization._pictures import Pictures
+
 _ORACLE = "mobilenet_v2:224"
 _COMPACTS = "mobilenet_v2:96"
 _SKEWS = (0.5, 0.8)
@@ -53,18 +56,18 @@ _SIZES = (1, 2, 5, 10, 20)
 _DRAWS = 5
 _CHUNK = 256
 
-# Segments of Table 5.2, (dominant classes, skew, minutes), and the speed-ups of faces in the thesis.
-STREAMS: dict[str, tuple[tuple[tuple[int, float, float], ...], float | None]] = {
-    "(n=5, p=.8)": (((5, 0.8, 5.0),), 3.12),
-    "(n=5, p=.9)": (((5, 0.9, 5.0),), 4.27),
-    "(n=10, p=.8)": (((10, 0.8, 5.0),), None),
-    "(n=10, p=.9)": (((10, 0.9, 5.0),), 2.59),
-    "(n=15, p=.9)": (((15, 0.9, 5.0),), None),
-    "(random)": (((0, 0.0, 5.0),), 1.00),
-    "(n=5, p=.9) + (random)": (((5, 0.9, 5.0), (0, 0.0, 5.0)), 1.62),
-    "(n=10, p=.9) + (n=10, p=.8)": (((10, 0.9, 5.0), (10, 0.8, 5.0)), 2.74),
-}
-_CHANGES = {10: 0.95, 20: 1.19, 30: 1.48}
+# Segments of Table 5.2: dominant classes and skew.
+_STREAMS: tuple[tuple[tuple[int, float], ...], ...] = (
+    ((5, 0.8),),
+    ((5, 0.9),),
+    ((10, 0.8),),
+    ((10, 0.9),),
+    ((15, 0.9),),
+    ((0, 0.0),),
+    ((5, 0.9), (0, 0.0)),
+    ((10, 0.9), (10, 0.8)),
+)
+_FACES = {row.segments: row.speedup for row in TABLE_52 if row.task == "faces"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +91,10 @@ def _look_up(values: NDArray[np.float32], batch: pa.RecordBatch) -> NewColumns:
 
 
 class Result(NamedTuple):
-    """Result of a stream: times are relative to the oracle on every frame."""
+    """Result of a stream: the speed-up over the oracle on every frame, its bound, and shares of the frames."""
 
     speedup: float
+    bound: float
     accuracy: float
     oracle_accuracy: float
     special_rate: float
@@ -100,14 +104,13 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """Networks with their heads and costs, on pictures."""
+    """Networks with their heads and costs, and the oracle's answers to all pictures."""
 
-    pictures: Pictures
     spec: SpecializationSpec
     answers: NDArray[np.int64]
 
-    def run(self, labels: NDArray[np.int64], shown: NDArray[np.int64]) -> tuple[Result, float]:
-        """Label a stream; return the result and the bound of the speed-up."""
+    def run(self, labels: NDArray[np.int64], shown: NDArray[np.int64]) -> Result:
+        """Label a stream of the pictures with the numbers `shown`."""
         models, memory = OpenModels(self.spec, 1), StreamMemory()
         labelling = StreamLabelling(models, "stream", memory)
         frames = pa.RecordBatch.from_pydict({"picture": shown})
@@ -128,15 +131,15 @@ class Setting:
         share, cascade = special.mean(), asked[special].mean() if special.any() else 0.0
         bound = 1 / (1 - share + share * (compact / policy.seconds + cascade))
         answers = np.array([each.label for each in results])
-        result = Result(
+        return Result(
             speedup=len(shown) * policy.seconds / seconds,
+            bound=float(bound),
             accuracy=float((answers == labels).mean()),
             oracle_accuracy=float((self.answers[shown] == labels).mean()),
             special_rate=float(share),
             cascade_rate=float(cascade),
             experts=memory.state.trained,
         )
-        return result, float(bound)
 
 
 def prepare(
@@ -150,8 +153,8 @@ def prepare(
 ) -> Setting:
     """Train heads, measure accuracies and times, and describe the classifier."""
     models = [tuple(each.split(":")) for each in (oracle, *compacts)]
-    seconds = time_bodies(pictures, [(body, int(size)) for body, size in models], cache_folder())
-    features = [extract_features(pictures, body, int(size), cache_folder()) for body, size in models]
+    seconds = time_bodies(pictures, [(body, int(size)) for body, size in models])
+    features = [extract_features(pictures, body, int(size)) for body, size in models]
     classes = len(pictures.names)
     train = np.flatnonzero(~pictures.is_test)
     # Accuracies are measured on a picture per class of the vendor that the stream shows.
@@ -192,12 +195,7 @@ def prepare(
         training_timeout=60.0,
         batch_size=32,
     )
-    return Setting(pictures, spec, answers)
-
-
-def _mean(results: Sequence[tuple[Result, float]]) -> tuple[Result, float]:
-    values = np.mean([[*result, bound] for result, bound in results], axis=0)
-    return Result(*values[:-1]), float(values[-1])
+    return Setting(spec, answers)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -228,17 +226,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         report.fact("policy", {"accuracy": policy.accuracy, "seconds": policy.seconds, "window": policy.window})
         rows = []
 
-        def add(name: str, key: str, results: list[tuple[Result, float]], thesis: float | None) -> None:
-            result, bound = _mean(results)
+        def add(name: str, key: str, results: list[Result], thesis: float | None) -> None:
+            result = Result(*np.mean(results, axis=0).tolist())
             report.ratio(f"speed_{key}", result.speedup, f"time of the oracle / time of {name}")
-            report.ratio(f"bound_{key}", result.speedup / bound, f"speed-up of {name} / bound with its own s and c")
+            report.ratio(
+                f"bound_{key}", result.speedup / result.bound, f"speed-up of {name} / bound with its own s and c"
+            )
             report.ratio(f"accuracy_{key}", result.accuracy - result.oracle_accuracy, f"accuracy of {name} - oracle's")
             rows.append(
                 [
                     name,
                     f"{result.speedup:.2f}",
                     "-" if thesis is None else f"{thesis:.2f}",
-                    f"{result.speedup / bound:.2f}",
+                    f"{result.speedup / result.bound:.2f}",
                     f"{100 * result.oracle_accuracy:.1f}",
                     f"{100 * result.accuracy:.1f}",
                     f"{100 * result.special_rate:.0f}",
@@ -247,15 +247,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 ]
             )
 
-        for name, (segments, thesis) in STREAMS.items():
+        def run_streams(segments: list[Segment]) -> list[Result]:
             drawn = [stream(segments, pictures, seed=seed) for seed in range(options.seeds)]
-            key = "+".join(f"n{n}p{100 * p:.0f}" if n else "random" for n, p, _ in segments)
-            add(name, key, [setting.run(each.labels, each.pictures) for each in drawn], thesis)
-        for seconds, thesis in _CHANGES.items():
-            segments = changing_segments(seconds, 5)
-            drawn = [stream(segments, pictures, seed=seed) for seed in range(options.seeds)]
-            changing = [setting.run(each.labels, each.pictures) for each in drawn]
-            add(f"changes every {seconds} s", f"every{seconds}", changing, thesis)
+            return [setting.run(each.labels, each.pictures) for each in drawn]
+
+        for pairs in _STREAMS:
+            name = " + ".join(f"(n={n}, p={p:g})".replace("0.", ".") if n else "(random)" for n, p in pairs)
+            key = "+".join(f"n{n}p{100 * p:.0f}" if n else "random" for n, p in pairs)
+            add(name, key, run_streams([Segment(*each) for each in pairs]), _FACES.get(pairs))
+        for seconds, thesis in CHANGES:
+            segments = [Segment(5, 0.9, seconds / 60)] * round(300 / seconds)
+            add(f"changes every {seconds} s", f"every{seconds}", run_streams(segments), thesis)
         scenes = []
         for seed in range(options.seeds):
             _, labels = scene_labels(draw_scenes(pictures, 10, pool=12, seed=seed))

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import importlib
-import os
-import subprocess
-import sys
 from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from drawn_emoji import COLOURS, draw_emoji
+from drawn_emoji import COLOURS, run_on_emoji
 from PIL import Image
-from places import EXAMPLES, ROOT
-from real_inputs import mobilenet_v2_weights
+from places import EXAMPLES
 
 pytest.importorskip("av")
 pytest.importorskip("torch")
@@ -96,24 +92,13 @@ def test_the_full_network_is_the_most_accurate(classifiers: list[Any]) -> None:
 
 @pytest.mark.slow
 def test_a_tiny_run(tmp_path: Path) -> None:
-    mobilenet_v2_weights()  # skips where the package is not installed
-    draw_emoji(tmp_path)
-    data, out = tmp_path / "demo", tmp_path / "out.png"
+    data = tmp_path / "demo"
     (data / "images").mkdir(parents=True)
     rows = ["id,label,caption"]
     for number, colour in enumerate(list(COLOURS.values())[:4] * 6):
         Image.new("RGB", (40, 30), colour).save(data / "images" / f"{number}.png")
         rows.append(f"{number},{colour},")
     (data / "table.csv").write_text("\n".join(rows), encoding="utf-8")
-    command = [sys.executable, str(EXAMPLES / "glimpse.py"), "--data", str(data), "--classes", "6", "--hours", "0.2"]
-    done = subprocess.run(
-        [*command, "--out", str(out)],
-        env=os.environ | {"CEREBRO_SPARK_CACHE": str(tmp_path), "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert out.read_bytes().startswith(b"\x89PNG")
-    assert "162 requests, 18 J" in done.stdout
-    assert "scheduled, with experts: accuracy" in done.stdout
+    output = run_on_emoji("glimpse.py", tmp_path, "--data", str(data), "--classes", "6", "--hours", "0.2")
+    assert "162 requests, 18 J" in output
+    assert "scheduled, with experts: accuracy" in output

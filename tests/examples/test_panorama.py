@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from drawn_emoji import draw_emoji
-from places import EXAMPLES, ROOT
-from real_inputs import mobilenet_v2_weights
+from drawn_emoji import run_on_emoji
+from places import EXAMPLES
 
 pytest.importorskip("av")
 pytest.importorskip("torch")
@@ -77,18 +73,7 @@ def test_the_cost_counts_both_models_of_a_trial(panorama: ModuleType, spark: Spa
 
 @pytest.mark.slow
 def test_a_tiny_run(tmp_path: Path) -> None:
-    mobilenet_v2_weights()  # skips where the package is not installed
-    draw_emoji(tmp_path)
-    out = tmp_path / "out.png"
-    command = [sys.executable, str(EXAMPLES / "panorama.py"), "--classes", "6", "--seconds", "12", "--pixels", "56"]
-    done = subprocess.run(
-        [*command, "--views", "4", "--query", "a red car", "--out", str(out)],
-        env=os.environ | {"CEREBRO_SPARK_CACHE": str(tmp_path), "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert out.read_bytes().startswith(b"\x89PNG")
-    assert "red car is 'car'" in done.stdout
-    assert "of 108 frames" in done.stdout
+    arguments = ["--classes", "6", "--seconds", "12", "--pixels", "56", "--views", "4"]
+    output = run_on_emoji("panorama.py", tmp_path, *arguments, "--query", "a red car")
+    assert "red car is 'car'" in output
+    assert "of 108 frames" in output

@@ -115,7 +115,14 @@ def measure_timeline(frames: DataFrame, policy: Policy, width: float | None) -> 
     policy : Policy
         Measured times.
     width : float, optional
-        Length of an interval. Default: a 120th of the longest stream.
+        Length of an interval, in seconds. Default: a 120th of the longest stream.
+
+    Raises
+    ------
+    InvalidArgumentError
+        `width` is not positive, or gives a stream more than 10,000 intervals.
+    EmptyInputError
+        No frame has an answer and a time.
     """
     if width is not None:
         width = real("width", width, 0, above=True)
@@ -145,7 +152,7 @@ def measure_timeline(frames: DataFrame, policy: Policy, width: float | None) -> 
 
 
 def _costs(counts: pd.DataFrame, policy: Policy) -> list[float]:
-    """Return the time of the frames of each row, in those of the oracle.
+    """Return the cost of each row: the time of its frames, relative to the oracle's time of a frame.
 
     The compact model of a frame that the oracle answered is unknown; the slowest counts.
     """
