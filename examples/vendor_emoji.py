@@ -16,10 +16,13 @@ import json
 import shutil
 import sys
 import tarfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import demo_data
 from demo_data import DataError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["CATEGORIES", "VENDORS", "VERSION", "classes", "fetch"]
 

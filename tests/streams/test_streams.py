@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import stages
+from coded_models import rocksdb_state
 from photographs import crops, encode
 from pyspark.ml import Estimator
 from pyspark.sql import Row
@@ -17,7 +18,7 @@ from vista_spark import CNNFeaturizer
 from vista_spark.errors import ColumnError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.ml import Transformer
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 # A stage of each room in the core suite; that all read a stream is their common base's doing.
 _CORE = ("CNNFeaturizer", "TunedModel")
 _EACH = [pytest.param(name, marks=() if name in _CORE else (pytest.mark.extended,)) for name in STAGES]
+
+
+@pytest.fixture(autouse=True)
+def _rocksdb_state(spark: SparkSession) -> Iterator[None]:
+    with rocksdb_state(spark):
+        yield
 
 
 BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import coded_frames
@@ -13,14 +14,14 @@ from pyspark.errors import StreamingQueryException
 from vista_spark import SpecializedModel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.types import StructType
 
-__all__ = ["coded_model", "run_stream"]
+__all__ = ["coded_model", "rocksdb_state", "run_stream"]
 
 cloudpickle.register_pickle_by_value(coded_frames)  # workers do not import modules of tests
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -52,6 +53,16 @@ def coded_model(
     return model.setGroupCol("camera")
 
 
+@contextmanager
+def rocksdb_state(spark: SparkSession) -> Iterator[None]:
+    """Let streaming queries keep their state in RocksDB, as ``transformWithState`` requires."""
+    spark.conf.set(_PROVIDER, _ROCKSDB)
+    try:
+        yield
+    finally:
+        spark.conf.unset(_PROVIDER)
+
+
 def run_stream(
     spark: SparkSession,
     model: SpecializedModel,
@@ -65,8 +76,7 @@ def run_stream(
     number = len(list(source.glob("*"))) if source.exists() else 0
     for place, part in enumerate(parts):
         part.coalesce(1).write.parquet(str(source / f"{number + place:04d}"))
-    spark.conf.set(_PROVIDER, _ROCKSDB)
-    try:
+    with rocksdb_state(spark):
         stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(source / "*"))
         writer = (
             model.transform(stream)
@@ -76,8 +86,6 @@ def run_stream(
             .trigger(availableNow=True)
         )
         _run(writer)
-    finally:
-        spark.conf.unset(_PROVIDER)
     return spark.read.parquet(str(folder / "out"))
 
 

@@ -58,7 +58,7 @@ class FeatureRows(NamedTuple):
 
     @property
     def joined(self) -> TrainingRows:
-        """All rows: experts of a stream learn from those that were held out, too."""
+        """Training rows followed by held-out rows, which experts of a stream learn from too."""
         return TrainingRows(
             np.concatenate([self.train.features, self.valid.features]),
             np.concatenate([self.train.labels, self.valid.labels]),

@@ -48,13 +48,17 @@ if TYPE_CHECKING:
 
 __all__ = ["SpecializedModel"]
 
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
 
 class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
     """Model of a :class:`vista_spark.SpecializedClassifier`: adds the answer, the model, the phase and the confidence.
 
     Frames of a stream are labelled in their order. Frames with the same order and the same content are duplicates, and
     have the same answer. In Structured Streaming, a frame that arrives after a later frame of its stream was labelled
-    is late: the oracle answers it. The state store must be RocksDB's. Answers do not depend on the division of a stream
+    is late: the oracle answers it. The state store must be RocksDB's
+    (``spark.sql.streaming.stateStore.providerClass``). Answers do not depend on the division of a stream
     into micro-batches, if its frames arrive in order.
 
     Parameters
@@ -311,11 +315,8 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
     def _transform(self, dataset: DataFrame) -> DataFrame:
         order, group = self.getOrderCol(), self.getGroupCol()
         check_present(dataset, [order, *([group] if group else [])], "frames")
-        if dataset.isStreaming and is_remote():
-            raise InvalidArgumentError(
-                "frames must be a stream of a classic session, got one of Spark Connect, whose streams do not find the "
-                "files of the models. Start the query with spark-submit, or label tables."
-            )
+        if dataset.isStreaming:
+            _check_stream(dataset)
         if self.getDifference() is not None:
             check_comparable(dataset, self.getInputCol())
         spec, reads = self.spec(dataset)
@@ -324,6 +325,20 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
                 f"outputCol, modelCol, phaseCol, confidenceCol and errorCol must differ, got {', '.join(spec.columns)}."
             )
         return label_frames(dataset, spec, reads, order, group)
+
+
+def _check_stream(frames: DataFrame) -> None:
+    if is_remote():
+        raise InvalidArgumentError(
+            "frames must be a stream of a classic session, got one of Spark Connect, whose streams do not find the "
+            "files of the models. Start the query with spark-submit, or label tables."
+        )
+    provider = frames.sparkSession.conf.get(_PROVIDER) or ""
+    if not provider.endswith("RocksDBStateStoreProvider"):
+        raise InvalidArgumentError(
+            f"{_PROVIDER} must be RocksDB's for streams, got {provider!r}. "
+            f'Call spark.conf.set("{_PROVIDER}", "{_ROCKSDB}") before.'
+        )
 
 
 def _data_type(kind: str) -> DataType:

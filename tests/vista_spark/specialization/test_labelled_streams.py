@@ -267,3 +267,10 @@ def test_a_stream_through_connect_is_refused(spark: SparkSession, tmp_path: Path
     stream = spark.readStream.schema("camera string, t double, frame long").parquet(str(tmp_path / "rows"))
     with pytest.raises(InvalidArgumentError, match=r"stream of a classic session, got one of Spark Connect"):
         coded_model().transform(stream)
+
+
+@pytest.mark.skipif(CONNECT, reason="a classic stream")
+def test_a_stream_without_rocksdb_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    stream = spark.readStream.schema("camera string, t double, frame long").parquet(str(tmp_path))
+    with pytest.raises(InvalidArgumentError, match=r"stateStore.providerClass must be RocksDB's.*got '.*HDFSBacked"):
+        coded_model().transform(stream)
