@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark import keyword_only
@@ -48,6 +49,10 @@ __all__ = ["SpecializedClassifier"]
 
 _LABELS = ("string", "tinyint", "smallint", "int", "bigint", "boolean", "double", "float")
 _SHOWN = 5
+_PERFECT = (
+    "the oracle is right on all rows it was measured on. If it was fitted on them, compact models seem too inaccurate "
+    "in comparison: pass other rows, or mark rows that the oracle has not learned from by validationIndicatorCol."
+)
 
 
 @validate_arguments
@@ -267,6 +272,8 @@ class SpecializedClassifier(
             else:
                 sample = frame.where(F.col(HELD_OUT)).limit(self.getOracleRows())
                 quality = measure_oracle(sample, oracle, oracle.member("oracle", labels), labels)
+                if quality.accuracy == 1:
+                    warnings.warn(_PERFECT, stacklevel=4)
         finally:
             frame.unpersist()
         rows = [each.split(labels) for each in measured]
@@ -327,9 +334,10 @@ def _labels(known: list[Any], oracle: ClassScores | None) -> tuple[Any, ...]:
     if oracle.labels is not None:
         strange = [label for label in known if label not in oracle.labels]
         if strange:
+            classes = ", ".join(map(repr, oracle.labels[:_SHOWN])) + ", ..." * (len(oracle.labels) > _SHOWN)
             raise LabelError(
-                f"labels must be classes of the oracle, got {strange[:_SHOWN]}, which it does not know. Fit the "
-                "oracle on these labels."
+                f"labels must be classes of the oracle, {classes}, got {strange[:_SHOWN]}. Set labelCol to the column "
+                "that the oracle was fitted on, such as that of a StringIndexer."
             )
         return tuple(oracle.labels)
     if oracle.width not in (0, len(known)):

@@ -10,6 +10,9 @@ pytest.importorskip("torch")
 
 from coded_models import run_stream
 from photographs import crops, encode
+from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.classification import LogisticRegression
+from pyspark.ml.feature import StringIndexer
 from pyspark.sql import functions as F
 
 from vista_spark import CNNFeaturizer, SpecializedClassifier
@@ -44,10 +47,9 @@ def photos(spark: SparkSession, folder: Path) -> DataFrame:
 
 def classifier(**params: Any) -> SpecializedClassifier:
     small = CNNFeaturizer(model="squeezenet1_1", layers="fire3", imageSize=32, pooling="mean", seed=1)
-    settings = {"oracle": "squeezenet1_1", "compact": small, "classCounts": [1], "draws": 1, "skews": [0.7]}
-    made = SpecializedClassifier(**(settings | params))
-    made.getOracle().setImageSize(64)
-    return made
+    large = CNNFeaturizer(model="squeezenet1_1", imageSize=64)
+    settings = {"oracle": large, "compact": small, "classCounts": [1], "draws": 1, "skews": [0.7]}
+    return SpecializedClassifier(**(settings | params))
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +99,36 @@ def test_labels_that_are_no_numbers_are_left_out(photos: DataFrame) -> None:
     )
     fitted = classifier().fit(photos.withColumn("label", labels.cast("double")))
     assert fitted.labels == (0.0, 1.0)
+
+
+@pytest.fixture(scope="module")
+def indexed(photos: DataFrame) -> DataFrame:
+    names = photos.withColumn("label", F.when(F.col("label"), "right").otherwise("left"))
+    indexer = StringIndexer(inputCol="label", outputCol="number", stringOrderType="alphabetAsc")
+    return indexer.fit(names).transform(names)
+
+
+@pytest.fixture(scope="module")
+def pipeline(indexed: DataFrame) -> PipelineModel:
+    large = CNNFeaturizer(
+        model="squeezenet1_1", layers="fire3", imageSize=64, pooling="mean", seed=1, inputCol="frame", outputCols=["v"]
+    )
+    regression = LogisticRegression(featuresCol="v", labelCol="number", regParam=0.01)
+    return Pipeline(stages=[large, regression]).fit(indexed)
+
+
+def test_a_fitted_pipeline_is_the_oracle(indexed: DataFrame, pipeline: PipelineModel) -> None:
+    with pytest.warns(UserWarning, match="right on all rows it was measured on. If it was fitted on them"):
+        fitted = classifier(oracle=pipeline, labelCol="number", margin=0.5).fit(indexed)
+    expected = {row["t"]: row["prediction"] for row in pipeline.transform(indexed).collect()}
+    rows = fitted.transform(indexed).where("model = 'oracle'").collect()
+    assert len(rows) > 5
+    assert all(row["prediction"] == expected[row["t"]] for row in rows)
+
+
+def test_texts_are_no_labels_of_a_pipeline_fitted_on_their_numbers(indexed: DataFrame, pipeline: PipelineModel) -> None:
+    with pytest.raises(LabelError, match=r"the oracle, 0.0, 1.0, got \['left', 'right'\]. Set labelCol to the column"):
+        classifier(oracle=pipeline).fit(indexed)
 
 
 def test_rows_that_cannot_be_learned_are_refused(photos: DataFrame) -> None:
