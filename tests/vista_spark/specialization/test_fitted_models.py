@@ -8,8 +8,11 @@ import pytest
 
 pytest.importorskip("torch")
 
+import device_catalogs
 from coded_models import run_stream
+from device_catalogs import small_catalog
 from photographs import crops, encode
+from pyspark import cloudpickle
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.classification import LogisticRegression
 from pyspark.ml.feature import StringIndexer
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from vista_spark import SpecializedModel
+
+cloudpickle.register_pickle_by_value(device_catalogs)  # workers do not import modules of tests
 
 ANSWERS = ("prediction", "model", "phase", "frame_error")
 
@@ -99,6 +104,13 @@ def test_labels_that_are_no_numbers_are_left_out(photos: DataFrame) -> None:
     )
     fitted = classifier().fit(photos.withColumn("label", labels.cast("double")))
     assert fitted.labels == (0.0, 1.0)
+
+
+def test_variants_of_a_catalog_are_compact_models(photos: DataFrame, tmp_path: Path) -> None:
+    small = small_catalog(tmp_path, "scene", full=20, half=10)
+    fitted = classifier(compact=[small.catalog["half"], small.catalog["full"]], margin=0.5).fit(photos)
+    assert [profile.name for profile in fitted.policy.compacts] == ["scene-half at 0.7", "scene-full at 0.7"]
+    assert all(row["frame_error"] is None for row in fitted.transform(photos).collect())
 
 
 @pytest.fixture(scope="module")
