@@ -145,7 +145,9 @@ def test_networks_of_the_roster_pass(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in roster.names() if roster.card(name).kind == "image"])
 def test_all_networks_of_the_roster_pass(name: str) -> None:
     card = roster.card(name)
-    inputs = card.preprocessing.with_size(128).inputs
+    # The compact networks have no pooling before their heads, so they read images of one size only.
+    is_fixed = name.startswith("compact_")
+    inputs = (card.preprocessing if is_fixed else card.preprocessing.with_size(128)).inputs
     own = framework(card.framework)
     check_records(own.trace(own.build(card.builder, inputs, 0), inputs), inputs)
 

@@ -22,8 +22,11 @@ def variable_names(model: Any, variables: Sequence[Any]) -> list[str]:
     numbered: dict[str, str] = {}
     counts: dict[str, int] = {}
     for layer in (model, *model._flatten_layers(include_self=False)):
-        automatic = _snake_case(type(layer).__name__)
-        if layer.name not in numbered and re.fullmatch(rf"{re.escape(automatic)}(_\d+)?", layer.name):
+        # Bidirectional puts a direction before the automatic names of its layers.
+        pattern = rf"((?:forward_|backward_)?{re.escape(_snake_case(type(layer).__name__))})(_\d+)?"
+        match = re.fullmatch(pattern, layer.name)
+        if match and layer.name not in numbered:
+            automatic = match[1]
             numbered[layer.name] = f"{automatic}#{counts.setdefault(automatic, 0)}"
             counts[automatic] += 1
     return [
