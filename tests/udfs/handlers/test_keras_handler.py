@@ -20,6 +20,7 @@ from keras import layers, ops
 from optimizer.graph import Window
 from udfs.handlers import DeviceError, ModelTrainer, TensorSpec, framework
 from udfs.handlers.keras import FRAMEWORK
+from udfs.handlers.keras._variable_names import variable_names
 from udfs.shards import Tensors
 from udfs.testing import FrameworkContract, Refusal, Sample, TrainingSample, assert_same_bits, records
 
@@ -578,6 +579,18 @@ def test_tensorflows_own_settings_are_put_back() -> None:
     before = tf.config.optimizer.get_experimental_options()
     FRAMEWORK.trace(built(chain), [IMAGE]).prepare(1).run({"input_1": records(IMAGE)}, ["fc"])
     assert tf.config.optimizer.get_experimental_options() == before
+
+
+def test_names_of_weights_do_not_depend_on_earlier_models() -> None:
+    def names() -> list[str]:
+        recurrent = layers.Bidirectional(layers.GRU(2))
+        model = keras.Sequential([keras.Input((3, 2)), recurrent, layers.Dense(2), layers.Dense(2, name="scores")])
+        return variable_names(model, model.variables)
+
+    first = names()
+    assert names() == first
+    assert "sequential#0/bidirectional#0/backward_gru#0/gru_cell#0/bias" in first
+    assert first[-1] == "sequential#0/scores/bias"
 
 
 def test_devices_are_looked_up() -> None:
