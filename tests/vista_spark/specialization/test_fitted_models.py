@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from vista_spark import SpecializedModel
 
-cloudpickle.register_pickle_by_value(device_catalogs)  # workers do not import modules of tests
-
 ANSWERS = ("prediction", "model", "phase", "frame_error")
 
 
@@ -106,7 +104,11 @@ def test_labels_that_are_no_numbers_are_left_out(photos: DataFrame) -> None:
     assert fitted.labels == (0.0, 1.0)
 
 
-def test_variants_of_a_catalog_are_compact_models(photos: DataFrame, tmp_path: Path) -> None:
+def test_variants_of_a_catalog_are_compact_models(
+    photos: DataFrame, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    cloudpickle.register_pickle_by_value(device_catalogs)  # workers do not import modules of tests
+    request.addfinalizer(lambda: cloudpickle.unregister_pickle_by_value(device_catalogs))
     small = small_catalog(tmp_path, "scene", full=20, half=10)
     fitted = classifier(compact=[small.catalog["half"], small.catalog["full"]], margin=0.5).fit(photos)
     assert [profile.name for profile in fitted.policy.compacts] == ["scene-half at 0.7", "scene-full at 0.7"]
