@@ -38,8 +38,15 @@ def label_frames(
         Models and settings.
     reads : mapping of str to Column or str
         For each column that the models read, a column of `dataset` or an expression.
-    order, group : str
-        Columns of the frames' order and of the stream's name; ``None`` for a single stream.
+    order : str
+        Column of the frames' order.
+    group : str, optional
+        Column of the stream's name; ``None`` for a single stream.
+
+    Returns
+    -------
+    DataFrame
+        Columns of `dataset` and those of the specification.
 
     Raises
     ------

@@ -79,7 +79,7 @@ class MeasuredRows(NamedTuple):
         Raises
         ------
         InvalidArgumentError
-            There are no rows of a kind.
+            There are no training rows, or none that are held out.
         """
         places = {label: place for place, label in enumerate(labels)}
         classes = np.array([places[label] for label in self.labels], np.int64)

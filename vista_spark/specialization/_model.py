@@ -57,9 +57,9 @@ class SpecializedModel(Model, SpecializedColumns, MLReadable[Any], MLWritable):
 
     Frames of a stream are labelled in their order. Frames with the same order and the same content are duplicates, and
     have the same answer. In Structured Streaming, a frame that arrives after a later frame of its stream was labelled
-    is late: the oracle answers it. The state store must be RocksDB's
-    (``spark.sql.streaming.stateStore.providerClass``). Answers do not depend on the division of a stream
-    into micro-batches, if its frames arrive in order.
+    is late: the oracle answers it. Answers do not depend on the division of a stream into micro-batches, if its frames
+    arrive in order. ``transform`` raises InvalidArgumentError for a stream of Spark Connect, and for one whose state
+    store (``spark.sql.streaming.stateStore.providerClass``) is not RocksDB's.
 
     Parameters
     ----------
@@ -337,7 +337,7 @@ def _check_stream(frames: DataFrame) -> None:
     if not provider.endswith("RocksDBStateStoreProvider"):
         raise InvalidArgumentError(
             f"{_PROVIDER} must be RocksDB's for streams, got {provider!r}. "
-            f'Call spark.conf.set("{_PROVIDER}", "{_ROCKSDB}") before.'
+            f'Call spark.conf.set("{_PROVIDER}", "{_ROCKSDB}") before transform.'
         )
 
 

@@ -132,8 +132,9 @@ def pipeline(indexed: DataFrame) -> PipelineModel:
 
 
 def test_a_fitted_pipeline_is_the_oracle(indexed: DataFrame, pipeline: PipelineModel) -> None:
-    with pytest.warns(UserWarning, match="right on all rows it was measured on. If it was fitted on them"):
+    with pytest.warns(UserWarning, match="right on all rows it was measured on. If it was fitted on them") as caught:
         fitted = classifier(oracle=pipeline, labelCol="number", margin=0.5).fit(indexed)
+    assert [each.filename for each in caught if "right on all rows" in str(each.message)] == [__file__]
     expected = {row["t"]: row["prediction"] for row in pipeline.transform(indexed).collect()}
     rows = fitted.transform(indexed).where("model = 'oracle'").collect()
     assert len(rows) > 5

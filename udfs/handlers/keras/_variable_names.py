@@ -15,14 +15,14 @@ def variable_names(model: Any, variables: Sequence[Any]) -> list[str]:
     """Return the paths of variables, in which Keras's automatic names of layers are numbered within the model.
 
     Keras numbers the layers without a name through the whole process: the first dense layer of a second model is
-    ``dense_2``. Here it is ``dense#0`` in every model. Names by the user stay. Variables that are no weights, such as
-    the states of seed generators, have the name ``""``.
+    ``dense_2``. Here it is ``dense#0`` in every model, and the layers of ``Bidirectional`` are ``forward_gru#0`` and
+    ``backward_gru#0``. Names by the user stay. Variables that are no weights, such as the states of seed generators,
+    have the name ``""``.
     """
     weights = {id(variable) for variable in model.weights}
     numbered: dict[str, str] = {}
     counts: dict[str, int] = {}
     for layer in (model, *model._flatten_layers(include_self=False)):
-        # Bidirectional puts a direction before the automatic names of its layers.
         pattern = rf"((?:forward_|backward_)?{re.escape(_snake_case(type(layer).__name__))})(_\d+)?"
         match = re.fullmatch(pattern, layer.name)
         if match and layer.name not in numbered:
