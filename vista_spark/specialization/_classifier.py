@@ -273,7 +273,7 @@ class SpecializedClassifier(
                 sample = frame.where(F.col(HELD_OUT)).limit(self.getOracleRows())
                 quality = measure_oracle(sample, oracle, oracle.member("oracle", labels), labels)
                 if quality.accuracy == 1:
-                    warnings.warn(_PERFECT, stacklevel=4)
+                    warnings.warn(_PERFECT, stacklevel=3)
         finally:
             frame.unpersist()
         rows = [each.split(labels) for each in measured]
