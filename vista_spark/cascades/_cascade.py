@@ -227,7 +227,7 @@ class Cascade(Estimator[CascadeModel], CascadeColumns, CascadeTarget, MLReadable
             question, [names[place] for place in places], result, confidence[order], measured, timed.calls
         )
         if result.reason:
-            warnings.warn(f"the oracle answers all rows: {result.reason}", stacklevel=4)
+            warnings.warn(f"the oracle answers all rows: {result.reason}", stacklevel=3)
         model = CascadeModel([models[place] for place in places], certificate, labels)
         return self._copyValues(model._resetUid(self.uid))  # noqa: SLF001 - as Spark ML's own estimators
 

@@ -288,7 +288,7 @@ class OcclusionExplainer(Estimator["OcclusionExplainerModel"], _OcclusionStage, 
             warnings.warn(
                 f"no approximation reaches an SSIM of {self.getTargetSSIM():g} on the sample ({len(measured)} images) "
                 f"in less time than exact heat maps take: the model computes those; set {way_out} for approximate ones",
-                stacklevel=4,
+                stacklevel=3,
             )
             return made.setPrecision("float32")
         return made
