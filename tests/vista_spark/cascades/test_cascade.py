@@ -211,7 +211,8 @@ def test_an_oracle_that_fails_on_all_rows_of_the_sample_is_reported(df: DataFram
 
 def test_a_sample_that_is_too_small_is_reported(df: DataFrame, models: tuple[Any, Any]) -> None:
     oracle, proxy = models
-    with pytest.warns(UserWarning, match="the sample has 30 rows, and a target of 0.98 at delta 0.05 takes") as caught:
+    reason = "the sample has 30 rows, and a target of 0.98 at delta 0.05 takes at least"
+    with pytest.warns(UserWarning, match=reason) as caught:
         model = Cascade(oracle=oracle, proxies=[proxy]).fit(df.limit(30))
     assert caught[0].filename == __file__
     assert {row["answered_by"] for row in model.transform(df).collect()} == {"oracle"}
